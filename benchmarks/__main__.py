@@ -11,13 +11,26 @@ PRIVATE = {"__main__", "same_releases", "stopwatch", "choosing_pictures", "pairc
 
 #: Take minutes to hours: run only when named.
 LONG = {
-    "atg_area", "atg_gap", "audits", "choosing_sets", "halves_table", "k_or_epsilon", "minimality", "noise",
-    "layers", "planner", "soak", "twincut_table",
-}  # fmt: skip
+    "atg_area",
+    "atg_gap",
+    "audits",
+    "choosing_sets",
+    "halves_table",
+    "k_or_epsilon",
+    "minimality",
+    "noise",
+    "layers",
+    "planner",
+    "posterior",
+    "soak",
+    "twincut_table",
+}
 
 
 def main() -> None:
-    known = sorted(m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)]) if m.name not in PRIVATE)
+    known = sorted(
+        m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)]) if m.name not in PRIVATE
+    )
     chosen = sys.argv[1:] or [name for name in known if name not in LONG]
     unknown = set(chosen) - set(known)
     if unknown:

@@ -1,9 +1,11 @@
-"""ATG with the area of a zone in tiles, as its paper has it, and with the H3 resolution number in its place.
+"""ATG with the area of a zone in tiles, as its paper has it, and with the H3 resolution number in
+its place.
 
-The ODkAnon papers report ATG as coarser than ODkAnon. The program that is published with them takes the resolution
-number of a cell for its area. Finer cells have larger numbers, so the finest zone is the dearest: the cost is upside
-down. Here both areas go through the same search, on the same flows: only the sizes that it reads are exchanged. What
-comes out is measured in tiles for both. k = 10 trips, at most 10 % suppressed.
+The ODkAnon papers report ATG as coarser than ODkAnon. The program that is published with them takes
+the resolution number of a cell for its area. Finer cells have larger numbers, so the finest zone is
+the dearest: the cost is upside down. Here both areas go through the same search, on the same flows:
+only the sizes that it reads are exchanged. What comes out is measured in tiles for both. k = 10
+trips, at most 10 % suppressed.
 
     python -m benchmarks atg_area
 """
@@ -17,11 +19,12 @@ import numpy as np
 
 import flowveil
 from benchmarks.tables import DATA, H3_SETS
-from flowveil.hierarchy import Hierarchy, Ints
+from flowveil.core.arrays import Ints
+from flowveil.core.hierarchy import Hierarchy
 from flowveil.methods.pruning import PairTree, best_cut, dual_multiplier
+from flowveil.publishing.release import Release
+from flowveil.reading.sources.synthetic import synthetic_survey
 from flowveil.release.plan import NodeZones, Plan
-from flowveil.release.release import Release
-from flowveil.sources.synthetic import synthetic_survey
 from flowveil.zoning.h3 import resolution_of
 
 K, LIMIT = 10, 0.1
@@ -36,7 +39,10 @@ def main() -> None:
     print("|---|---|---|---:|---:|---|---:|---:|")
     trips = synthetic_survey()
     print_rows("synthetic survey", flowveil.read_trips(trips, resolution=10))
-    print_rows("synthetic survey, central Paris", flowveil.read_trips(trips, resolution=10, within=CENTRAL_PARIS))
+    print_rows(
+        "synthetic survey, central Paris",
+        flowveil.read_trips(trips, resolution=10, within=CENTRAL_PARIS),
+    )
     for name, (path, how) in H3_SETS.items() if DATA.is_dir() else ():
         print_rows(name, flowveil.read_trips(DATA / path, **how))
 
@@ -52,14 +58,19 @@ def print_rows(name: str, flows: flowveil.Flows) -> None:
         found = tiles.plan.notes["v_target"]
         print(_row(name, "ATG-Dual", "tiles", f"{found:,.0f}", tiles), flush=True)
         # The same target for both: with the other area there is nothing that could be balanced.
-        print(_row(name, "ATG-Dual", "resolution number", f"{found:,.0f}", by_resolution(flows, found)), flush=True)
+        print(
+            _row(
+                name, "ATG-Dual", "resolution number", f"{found:,.0f}", by_resolution(flows, found)
+            ),
+            flush=True,
+        )
 
 
 def by_resolution(flows: flowveil.Flows, target: float) -> Release:
     """What ATG-Dual makes where the resolution number of a cell is taken for its area.
 
-    The steps and their code are those of `flowveil.methods.atg`. The release is over the unrefined trees, so it is
-    recounted and measured like any other.
+    The steps and their code are those of `flowveil.methods.atg`. The release is over the unrefined
+    trees, so it is recounted and measured like any other.
     """
     guarantee = flowveil.Guarantee.resolve(flows, k=K, protect="trips")
     tree = flows.origins
@@ -90,7 +101,10 @@ def by_resolution(flows: flowveil.Flows, target: float) -> Release:
 
 
 def _resolutions(tree: Hierarchy) -> Ints:
-    """The resolution of each node; 0 above several base cells, which is coarser than all others here."""
+    """The resolution of each node.
+
+    0 above several base cells, which is coarser than all others here.
+    """
     return np.where(tree.code == 0, 0, resolution_of(tree.code)).astype(np.int32)
 
 
@@ -106,7 +120,10 @@ def _row(name: str, method: str, area: str, target: str, release: Release) -> st
     measures = release.metrics()["trips"]
     zones = f"{measures['n_origin_zones']:,} × {measures['n_destination_zones']:,}"
     error, gone = measures["mean_generalization_error"], measures["suppressed_share"]
-    return f"| {name} | {method} | {area} | {target} | {error:,.1f} | {zones} | {measures['n_cells']:,} | {gone:.1%} |"
+    return (
+        f"| {name} | {method} | {area} | {target} | {error:,.1f} | {zones} |"
+        f" {measures['n_cells']:,} | {gone:.1%} |"
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
-"""How far ATG-Dual is from the best cells that do not intersect on the same tree, as Markdown: k = 10 trips.
+"""How far ATG-Dual is from the best cells that do not intersect on the same tree, as Markdown.
 
-The bound is proven by PairCut's dual (`flowveil.analysis.measures.division_floor`): no release of this class,
-ATG-Dual's included, has a smaller mean generalisation error. So a gap of 20 % bounds what can be gained.
+K = 10 trips.
+
+The bound is proven by PairCut's dual (`flowveil.analysis.measures.division_floor`): no release of
+this class, ATG-Dual's included, has a smaller mean generalisation error. So a gap of 20 % bounds
+what can be gained.
 """
 
 from __future__ import annotations
@@ -10,7 +13,11 @@ import flowveil
 from benchmarks.twincut_table import DATA, SETS, best_atg, run
 from flowveil.analysis.measures import division_floor
 
-CHOSEN = ("Santiago taxis, resolution 9", "San Francisco cabs, resolution 10", "New York taxi sample, resolution 9")
+CHOSEN = (
+    "Santiago taxis, resolution 9",
+    "San Francisco cabs, resolution 10",
+    "New York taxi sample, resolution 9",
+)
 LIMITS = (0.01, 0.05, 0.1)
 K = 10
 

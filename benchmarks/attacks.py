@@ -1,6 +1,8 @@
-"""What every attack of ``flowveil audit`` finds on public data, for every method and k 5, 10 and 20.
+"""What every attack of ``flowveil audit`` finds on public data, for every method and k 5, 10 and
+20.
 
-Made in parts: every figure is a row of ``benchmarks/results/attacks.csv``, and what is there is not run again.
+Made in parts: every figure is a row of ``benchmarks/results/attacks.csv``, and what is there is not
+run again.
 
     python -m benchmarks.attacks published --sets Santiago     run what is missing of a part
     python -m benchmarks.attacks --print                       the tables so far, as Markdown
@@ -17,11 +19,11 @@ from pathlib import Path
 
 import flowveil
 from benchmarks.twincut_table import DATA, trips, zoned
-from flowveil.audit.published import PublishedRelease, published_release
-from flowveil.audit.shadow_releases import membership, minimality
-from flowveil.audit.single_release import dominance, homogeneity, linkage
-from flowveil.audit.trips import place_trips
-from flowveil.publication import folder_content
+from flowveil.analysis.shadow_releases import membership, minimality
+from flowveil.publishing.publish import folder_content
+from flowveil.verify.audit.published import PublishedRelease, published_release
+from flowveil.verify.audit.single_release import dominance, homogeneity, linkage
+from flowveil.verify.audit.trips import place_trips
 
 RESULTS = Path(__file__).parent / "results" / "attacks.csv"
 FIELDS = ("part", "data", "method", "k", "figure", "value")
@@ -38,7 +40,9 @@ SETS: dict[str, Callable[[], flowveil.Flows]] = {
         skip_unknown=True,
         max_dropped=0.5,
     ),
-    "San Francisco, resolution 8": trips("cabspotting_sf/trips.parquet", resolution=8, person="cab_id"),
+    "San Francisco, resolution 8": trips(
+        "cabspotting_sf/trips.parquet", resolution=8, person="cab_id"
+    ),
     "Jersey City, resolution 9": trips("citibike_jc/trips.parquet", resolution=9, max_dropped=0.2),
     "Santiago, resolution 8": trips("santiago_taxi/trips.parquet", resolution=8),
 }
@@ -58,26 +62,40 @@ def published(flows: flowveil.Flows, method: str, k: int) -> Figures:
     release = released(flows, method, k)
     found: Figures = {"cells": len(release.matrices[0].trips)}
     for end in homogeneity(release):
-        found |= {f"{end.end} {name}": value for name, value in end.to_dict().items() if name != "end"}
+        found |= {
+            f"{end.end} {name}": value for name, value in end.to_dict().items() if name != "end"
+        }
     if method in BOXES or flows.people is None:
         return found
     placed = place_trips(release, flows)
     found |= {f"dominance {name}": value for name, value in dominance(placed).to_dict().items()}
     for one in linkage(release, placed):
-        found |= {f"linkage {one.known} {name}": value for name, value in one.to_dict().items() if name != "known"}
+        found |= {
+            f"linkage {one.known} {name}": value
+            for name, value in one.to_dict().items()
+            if name != "known"
+        }
     return found
 
 
 def members(flows: flowveil.Flows, method: str, k: int) -> Figures:
     """Shadow releases of five persons."""
-    return {} if flows.people is None else dict(membership(released(flows, method, k), flows, shadows=8).to_dict())
+    return (
+        {}
+        if flows.people is None
+        else dict(membership(released(flows, method, k), flows, shadows=8).to_dict())
+    )
 
 
 def choices(flows: flowveil.Flows, method: str, k: int) -> Figures:
     """What zones that were not divided say, by running the method for 20 of them."""
     found = minimality(released(flows, method, k), flows, tries=20)
     assert found is not None
-    return {name: value for name, value in {**found.to_dict(), "share": found.share}.items() if value is not None}
+    return {
+        name: value
+        for name, value in {**found.to_dict(), "share": found.share}.items()
+        if value is not None
+    }
 
 
 PARTS: dict[str, tuple[Callable[[flowveil.Flows, str, int], Figures], tuple[str, ...]]] = {
@@ -104,7 +122,10 @@ def fill(part: str, only: str, chosen: list[str]) -> None:
         RESULTS.write_text(",".join(FIELDS) + "\n", encoding="utf-8")
     for name, read in SETS.items():
         missing = [
-            (m, k) for m in chosen or methods for k in KS if m in methods and (part, name, m, str(k)) not in known()
+            (m, k)
+            for m in chosen or methods
+            for k in KS
+            if m in methods and (part, name, m, str(k)) not in known()
         ]
         if only not in name or not missing:
             continue
@@ -118,15 +139,20 @@ def fill(part: str, only: str, chosen: list[str]) -> None:
                 print(name, method, k, str(error)[:150])
                 figures = {"not on this map": 1}
             with RESULTS.open("a", encoding="utf-8", newline="") as lines:
-                rows = [(part, name, method, k, figure, f"{value:g}") for figure, value in figures.items()]
-                csv.writer(lines, lineterminator="\n").writerows(rows or [(part, name, method, k, "nothing", "1")])
+                rows = [
+                    (part, name, method, k, figure, f"{value:g}")
+                    for figure, value in figures.items()
+                ]
+                csv.writer(lines, lineterminator="\n").writerows(
+                    rows or [(part, name, method, k, "nothing", "1")]
+                )
 
 
 def _share(figure: str) -> Callable[[dict[str, str]], str]:
     return lambda figures: f"{float(figures[figure]):.0%}"
 
 
-# ---- tables ------------------------------------------------------------------------------------------------------
+# ---- tables --------------------------------------------------------------------------------------
 
 #: For each page: the part, and its columns: how the entry of one k is made of figures.
 TABLES: dict[str, tuple[str, dict[str, Callable[[dict[str, str]], str]]]] = {
@@ -134,7 +160,9 @@ TABLES: dict[str, tuple[str, dict[str, Callable[[dict[str, str]], str]]]] = {
         "published",
         {
             "origin zones above 90 %": lambda f: f"{f['origin above']} of {f['origin zones']}",
-            "destination zones above 90 %": lambda f: f"{f['destination above']} of {f['destination zones']}",
+            "destination zones above 90 %": lambda f: (
+                f"{f['destination above']} of {f['destination zones']}"
+            ),
             "largest t, origins": lambda f: f"{abs(float(f['origin t'])):.2f}",
             "largest t, destinations": lambda f: f"{abs(float(f['destination t'])):.2f}",
         },
@@ -189,7 +217,9 @@ def tables(page: str) -> Iterator[str]:
             figures = [found.get((part, name, method, str(k)), {}) for k in KS]
             entries = [[_entry(entry, of_k) for of_k in figures] for entry in columns.values()]
             if all(any(text != "·" for text in texts) for texts in entries):
-                yield f"| {name} | {method} | {' | '.join(' / '.join(texts) for texts in entries)} |"
+                yield (
+                    f"| {name} | {method} | {' | '.join(' / '.join(texts) for texts in entries)} |"
+                )
 
 
 def _entry(entry: Callable[[dict[str, str]], str], figures: dict[str, str]) -> str:
@@ -204,7 +234,9 @@ def main() -> None:
     parser.add_argument("part", nargs="?", choices=list(PARTS))
     parser.add_argument("--sets", default="", help="part of the names of the sets to run")
     parser.add_argument("--method", action="append", default=[], help="only these methods")
-    parser.add_argument("--print", action="store_true", help="print the tables so far, and run nothing")
+    parser.add_argument(
+        "--print", action="store_true", help="print the tables so far, and run nothing"
+    )
     options = parser.parse_args()
     if options.print:
         for page in TABLES:

@@ -1,4 +1,5 @@
-"""What readers can compute from several releases of public data, without the rules for series and with them.
+"""What readers can compute from several releases of public data, without the rules for series and
+with them.
 
 ``python -m benchmarks.audits [subtraction|quarter|times]``: one of them, or all of them.
 Counts only; seconds are those of the processor.
@@ -20,8 +21,8 @@ import pyarrow as pa
 
 import flowveil
 from benchmarks.twincut_table import DATA
-from flowveil.audit.published import read_release
-from flowveil.audit.subtraction import Groups, confined_groups
+from flowveil.verify.audit.published import read_release
+from flowveil.verify.audit.subtraction import Groups, confined_groups
 
 K = 10
 #: Quarters by their first day: the last days of their months.
@@ -48,7 +49,10 @@ def main() -> None:
 
 
 def said(found: Groups) -> str:
-    return f"{len(found):,} | {found.single_cells:,} | {found.single_trips:,} | {len(found.unchecked):,}"
+    return (
+        f"{len(found):,} | {found.single_cells:,} | {found.single_trips:,} |"
+        f" {len(found.unchecked):,}"
+    )
 
 
 def audited(folders: list[Path]) -> tuple[Groups, float]:
@@ -61,7 +65,10 @@ def santiago() -> flowveil.Flows:
 
 
 def subtraction() -> None:
-    """Two safe releases of the same trips by two methods; then the second over the zones of the first."""
+    """Two safe releases of the same trips by two methods.
+
+    Then the second over the zones of the first.
+    """
     flows = santiago()
     print("| Santiago, k = 10 | groups | single cells | single trips | not compared | seconds |")
     print("|---|---|---|---|---|---|")
@@ -80,29 +87,48 @@ def subtraction() -> None:
         ):
             found, seconds = audited([folders["twincut"], folders[name]])
             print(f"| {title} | {said(found)} | {seconds:.1f} |", flush=True)
-            exact = [group.absent for group in found.groups if group.kind == "remainder" and group.low == group.high]
+            exact = [
+                group.absent
+                for group in found.groups
+                if group.kind == "remainder" and group.low == group.high
+            ]
             print(
-                f"| ... by plain subtraction: {exact.count(0)} of the first, {exact.count(1)} of the second | | | | | |"
+                f"| ... by plain subtraction: {exact.count(0)} of the first, {exact.count(1)} of"
+                " the second | | | | | |"
             )
-        # What a reader gets who takes every cell for whole, although hopeless flows were taken out of ODkAnon's.
-        careless = [replace(read_release(folders[name]), whole_cells=True) for name in ("twincut", "odkanon")]
+        # What a reader gets who takes every cell for whole, although hopeless flows were taken out
+        # of ODkAnon's.
+        careless = [
+            replace(read_release(folders[name]), whole_cells=True)
+            for name in ("twincut", "odkanon")
+        ]
         found = confined_groups(careless)
-        print(f"| TwinCut and ODkAnon, as if no flow were taken out of cells | {said(found)} | |", flush=True)
+        print(
+            f"| TwinCut and ODkAnon, as if no flow were taken out of cells | {said(found)} | |",
+            flush=True,
+        )
 
 
 def bikes(first: str, months: int) -> pa.Table:
     """The trips of Jersey City from a day on, whose places are known."""
     path = str(DATA / "citibike_jc" / "trips.parquet")
     query = (
-        f"SELECT o_lat, o_lon, d_lat, d_lon, start_time FROM '{path}' WHERE o_lat > 1 AND d_lat > 1 AND start_time >= "
-        f"TIMESTAMP '{first}' AND start_time < TIMESTAMP '{first}' + INTERVAL {months} MONTH ORDER BY ALL"
+        f"SELECT o_lat, o_lon, d_lat, d_lon, start_time FROM '{path}' WHERE o_lat > 1 AND d_lat > 1"
+        f" AND start_time >= TIMESTAMP '{first}' AND start_time < TIMESTAMP '{first}' + INTERVAL"
+        f" {months} MONTH ORDER BY ALL"
     )
     return duckdb.sql(query).to_arrow_table()
 
 
 def quarter() -> None:
-    """A quarter and each of its months over the same zones; and the same months as a series with its sums."""
-    print("| Jersey City, k = 10 | groups | single cells | single trips | not compared |\n|---|---|---|---|---|")
+    """A quarter and each of its months over the same zones.
+
+    And the same months as a series with its sums.
+    """
+    print(
+        "| Jersey City, k = 10 | groups | single cells | single trips | not compared"
+        " |\n|---|---|---|---|---|"
+    )
     asked = {"k": K, "protect": "trips", "max_suppressed": 0.9}
     for first, days in QUARTERS.items():
         year, month = first[:4], int(first[5:7])
@@ -111,7 +137,9 @@ def quarter() -> None:
             whole, series, ledger = (Path(place) / name for name in ("quarter", "series", "ledger"))
             flows = flowveil.read_trips(trips, resolution=9, **ENDS)
             period = f"{first}/{year}-{month + 2:02d}-{days[2]}"
-            flowveil.anonymize(flows, "twincut", K, "trips", hierarchy="h3").write(whole, period=period, ledger=ledger)
+            flowveil.anonymize(flows, "twincut", K, "trips", hierarchy="h3").write(
+                whole, period=period, ledger=ledger
+            )
             refused = 0
             for n, last in enumerate(days):
                 begins = f"{year}-{month + n:02d}-01"
@@ -129,13 +157,20 @@ def quarter() -> None:
             how = {"time": "start_time", "resolution": 9, "zones_of": whole, **ENDS}
             flowveil.publish_series(trips, series, asked=asked, **how)
             steps = sorted(step for step in series.iterdir() if step.is_dir())
-            print(f"| {len(steps)} months as a series, totals as their sums | {said(audited(steps)[0])} |", flush=True)
+            print(
+                f"| {len(steps)} months as a series, totals as their sums |"
+                f" {said(audited(steps)[0])} |",
+                flush=True,
+            )
 
 
 def times() -> None:
     """How long it takes to compare two releases, and the twelve months of a year with the year."""
     flows = santiago()
-    print("| Santiago, resolution 9, H3 | cells of each | groups | solved exactly | seconds |\n|---|---|---|---|---|")
+    print(
+        "| Santiago, resolution 9, H3 | cells of each | groups | solved exactly | seconds"
+        " |\n|---|---|---|---|---|"
+    )
     with tempfile.TemporaryDirectory() as place:
         made = {}
         for method in ("twincut", "paircut"):
@@ -146,7 +181,8 @@ def times() -> None:
     few, many = made["twincut", 0.05], made["twincut", 0.1]
     # As if every month had the same trips: more can be compared than in any real year.
     months = [
-        replace(many, period=(date(2023, m, 1), date(2023, m, calendar.monthrange(2023, m)[1]))) for m in range(1, 13)
+        replace(many, period=(date(2023, m, 1), date(2023, m, calendar.monthrange(2023, m)[1])))
+        for m in range(1, 13)
     ]
     matrix = few.matrices[0]
     year = replace(
@@ -165,7 +201,9 @@ def times() -> None:
         found = confined_groups(releases)
         cells = " and ".join(f"{n:,}" for n in sorted({len(r.matrices[0].trips) for r in releases}))
         seconds = time.process_time() - begun
-        print(f"| {title} | {cells} | {len(found):,} | {found.solved:,} | {seconds:.1f} |", flush=True)
+        print(
+            f"| {title} | {cells} | {len(found):,} | {found.solved:,} | {seconds:.1f} |", flush=True
+        )
 
 
 if __name__ == "__main__":

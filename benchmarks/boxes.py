@@ -1,12 +1,15 @@
-"""Mondrian and GLOVE: how long they take, and how fine they are compared with ATG-Dual on the same flows.
+"""Mondrian and GLOVE: how long they take, and how fine they are compared with ATG-Dual on the same
+flows.
 
-    python -m benchmarks.boxes [--rows 1700000] [--glove-flows 20000] [--repeat 3] [--trips FILE] [--sk]
+    python -m benchmarks.boxes [--rows 1700000] [--glove-flows 20000] [--repeat 3] [--trips FILE]
+    [--sk]
 
-Mondrian is compared with one `numpy.argsort` of a column of random coordinates of the same length, measured in turn in
-the same run (target: 60 times); the ODkAnon thesis reports 3,094 s for 1.7 million trips in Porto. GLOVE is held
-against two minutes for 20,000 flows, and its mean generalisation error against that of ATG-Dual (target: not above).
-Both run on made-up trips around forty centres, or on the trips of a file, of which as many are drawn as give the
-asked number of flows. The first call of GLOVE, which compiles it, is not measured.
+Mondrian is compared with one `numpy.argsort` of a column of random coordinates of the same length,
+measured in turn in the same run (target: 60 times); the ODkAnon thesis reports 3,094 s for 1.7
+million trips in Porto. GLOVE is compared with two minutes for 20,000 flows, and its mean
+generalisation error against that of ATG-Dual (target: not above). Both run on made-up trips around
+forty centres, or on the trips of a file, of which as many are drawn as give the asked number of
+flows. The first call of GLOVE, which compiles it, is not measured.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ def made_up_flows(rows: int, *, resolution: int, seed: int = 7) -> Flows:
     ends = []
     for _ in range(2):
         point = center[rng.integers(len(center), size=rows)] + rng.normal(0, 0.02, size=(rows, 2))
-        cells = np.array([h3_int.latlng_to_cell(*p, resolution) for p in point.tolist()], dtype=np.uint64)
+        cells = np.array(
+            [h3_int.latlng_to_cell(*p, resolution) for p in point.tolist()], dtype=np.uint64
+        )
         ends.append(np.unique(cells, return_inverse=True))
     (tiles_o, origin), (tiles_d, destination) = ends
     return Flows.from_pairs(
@@ -55,7 +60,9 @@ def drawn_flows(path: str, wanted: int, *, resolution: int) -> Flows:
     low, high = 1, len(table)
     while high - low > len(table) // 500:
         middle = (low + high) // 2
-        flows = read_trips(table.take(np.sort(order[:middle])), resolution=resolution, max_dropped=0.5)
+        flows = read_trips(
+            table.take(np.sort(order[:middle])), resolution=resolution, max_dropped=0.5
+        )
         low, high = (middle, high) if len(flows) < wanted else (low, middle)
     return flows
 
@@ -80,13 +87,17 @@ def time_mondrian(rows: int, repeat: int) -> None:
                 ratios.append(ours / floor)
             units = " and ".join(guarantee.units)
             print(
-                f"  {partitioning:8} {units:17} {plan.notes['partitions']:8,} partitions  {ours:6.2f} s, "
-                f"median {np.median(ratios):5.1f} times one argsort, target {MONDRIAN_TARGET:.0f}"
+                f"  {partitioning:8} {units:17} {plan.notes['partitions']:8,} partitions "
+                f" {ours:6.2f} s, median {np.median(ratios):5.1f} times one argsort, target"
+                f" {MONDRIAN_TARGET:.0f}"
             )
 
 
 def compare_glove(flows: Flows, *, with_sk: bool) -> None:
-    print(f"GLOVE, {len(flows):,} flows of {int(flows.trips.sum()):,} trips, k = 10, at most 10 % suppressed")
+    print(
+        f"GLOVE, {len(flows):,} flows of {int(flows.trips.sum()):,} trips, k = 10, at most 10 %"
+        " suppressed"
+    )
     anonymize(made_up_flows(300, resolution=8), "glove", k=10)
     runs: list[tuple[str, dict[str, Any]]] = [("atg-dual", {}), ("mondrian", {}), ("glove", {})]
     runs += [("glove-sk", {})] if with_sk else []
@@ -99,16 +110,20 @@ def compare_glove(flows: Flows, *, with_sk: bool) -> None:
 def describe(release: Release) -> str:
     m = release.metrics()["trips"]
     return (
-        f"error {m['mean_generalization_error']:9.1f} tiles, {m['generalization_distance_m']:7.0f} m, "
-        f"reconstruction {m['reconstruction_loss']:.2f}, suppressed {m['suppressed_share']:.1%}, "
-        f"{m['n_cells']:,} cells"
+        f"error {m['mean_generalization_error']:9.1f} tiles, {m['generalization_distance_m']:7.0f}"
+        f" m, reconstruction {m['reconstruction_loss']:.2f}, suppressed"
+        f" {m['suppressed_share']:.1%}, {m['n_cells']:,} cells"
     )
 
 
 def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=1_700_000, help="trips for Mondrian; 0 leaves it out")
-    parser.add_argument("--glove-flows", type=int, default=20_000, help="flows for GLOVE; 0 leaves it out")
+    parser.add_argument(
+        "--rows", type=int, default=1_700_000, help="trips for Mondrian; 0 leaves it out"
+    )
+    parser.add_argument(
+        "--glove-flows", type=int, default=20_000, help="flows for GLOVE; 0 leaves it out"
+    )
     parser.add_argument("--resolution", type=int, default=9, help="H3 resolution for GLOVE")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--trips", help="a Parquet file of trips for GLOVE instead of made-up ones")

@@ -1,8 +1,10 @@
-"""Pictures of the same synthetic city by TwinCut, LayerCut, CurveCut and topdown, for the page on choosing a method.
+"""Pictures of the same synthetic city by TwinCut, LayerCut, CurveCut and topdown, for the page on
+choosing a method.
 
     python -m benchmarks.choosing_pictures DIR
 
-Made with ``flowveil anonymize`` and ``flowveil picture`` from the synthetic survey, which has no real person.
+Made with ``flowveil anonymize`` and ``flowveil picture`` from the synthetic survey, which has no
+real person.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from flowveil.cli import cli
-from flowveil.sources.synthetic import synthetic_survey
+from flowveil.apps.cli import cli
+from flowveil.reading.sources.synthetic import synthetic_survey
 
 #: Options of each. Noise needs a region that is known without the trips: an H3 cell around Paris.
 METHODS = {
@@ -43,7 +45,18 @@ def main(target: Path) -> None:
             words = ("--method", method, "--resolution", "8", "--out", out)
             run("anonymize", survey, *words, *options)
             picture = str(target / f"choosing-{method}.png")
-            run("picture", out, "--out", picture, "--style", "width=3.4", "--style", "dpi=110", "--title", method)
+            run(
+                "picture",
+                out,
+                "--out",
+                picture,
+                "--style",
+                "width=3.4",
+                "--style",
+                "dpi=110",
+                "--title",
+                method,
+            )
 
 
 if __name__ == "__main__":

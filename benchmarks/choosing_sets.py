@@ -1,13 +1,13 @@
 """TwinCut, PairCut and CurveCut on every public set, for several k and limits, on H3 and on halves.
 
-A long table, made in parts: every result is a row of ``benchmarks/results/choosing-sets.csv``, and what has its row
-there is not run again. So it can be stopped at any time and continued:
+A long table, made in parts: every result is a row of ``benchmarks/results/choosing-sets.csv``, and
+what has its row there is not run again. So it can be stopped at any time and continued:
 
     python -m benchmarks.choosing_sets --k 10 --sets Bristol     run what is missing of a part
     python -m benchmarks.choosing_sets --print                   the table so far, as Markdown
 
-Sets whose tree cannot be refined have no row on halves. Seconds are those of the processor, so that a busy machine does
-not distort them; they include the recount of the release.
+Sets whose tree cannot be refined have no row on halves. Seconds are those of the processor, so that
+a busy machine does not distort them; they include the recount of the release.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from benchmarks.twincut_table import DATA, KS, SETS, SHARES, UNHURRIED
 
 RESULTS = Path(__file__).parent / "results" / "choosing-sets.csv"
 FIELDS = ("data", "k", "limit", "method", "hierarchy", "error", "cells", "suppressed", "seconds")
-#: Method, tree and options. TwinCut stops by counted work alone, so that its results do not depend on the machine.
+#: Method, tree and options. TwinCut stops by counted work alone, so that its results do not depend
+#: on the machine.
 RUNS = (
     ("twincut", "h3", UNHURRIED),
     ("twincut", "halves", UNHURRIED),
@@ -42,10 +43,23 @@ PAIRS = (
     (("curvecut", ""), ("paircut", "halves")),
 )
 #: The small sets first.
-ORDER = ("Bristol", "Leeds", "Montpellier", "Bay Area", "New York", "São Paulo", "Detroit", "Citi", "San F", "Santiago")
+ORDER = (
+    "Bristol",
+    "Leeds",
+    "Montpellier",
+    "Bay Area",
+    "New York",
+    "São Paulo",
+    "Detroit",
+    "Citi",
+    "San F",
+    "Santiago",
+)
 
 
-def run(flows: flowveil.Flows, k: int, limit: float, method: str, tree: str, options: dict[str, float]) -> list[str]:
+def run(
+    flows: flowveil.Flows, k: int, limit: float, method: str, tree: str, options: dict[str, float]
+) -> list[str]:
     """What a row says of a run, from the error on."""
     begun = time.process_time()
     on = {"hierarchy": tree} if tree else {}
@@ -57,7 +71,10 @@ def run(flows: flowveil.Flows, k: int, limit: float, method: str, tree: str, opt
         return ["not on this map", "", "", ""]
     seconds = time.process_time() - begun
     plan, cells = release.plan, release.cells
-    size = plan.origin_zones.size[cells.origin].astype(np.float64) + plan.destination_zones.size[cells.destination]
+    size = (
+        plan.origin_zones.size[cells.origin].astype(np.float64)
+        + plan.destination_zones.size[cells.destination]
+    )
     suppressed = 1 - cells.trips.sum() / flows.trips.sum()
     error = np.average(size, weights=cells.trips)
     return [f"{error:.2f}", str(len(cells)), f"{suppressed:.4f}", f"{seconds:.1f}"]
@@ -74,7 +91,9 @@ def known() -> dict[tuple[str, ...], list[str]]:
 def fill(ks: tuple[int, ...], only: str) -> None:
     """Run what is missing, and add a row for each."""
     done = known()
-    names = sorted(SETS, key=lambda name: next(i for i, start in enumerate(ORDER) if name.startswith(start)))
+    names = sorted(
+        SETS, key=lambda name: next(i for i, start in enumerate(ORDER) if name.startswith(start))
+    )
     if not RESULTS.is_file():
         RESULTS.write_text(",".join(FIELDS) + "\n", encoding="utf-8")
     for k in ks:
@@ -94,7 +113,8 @@ def fill(ks: tuple[int, ...], only: str) -> None:
 
 
 def show() -> None:
-    """The errors there are, as Markdown: a line for each set and limit, and in each entry the k one after the other."""
+    """The errors there are, as Markdown: a line for each set and limit, and in each entry the k one
+    after the other."""
     found = known()
     columns = [f"{method}{', ' * bool(tree)}{tree}" for method, tree, _ in RUNS]
     print(f"| data | limit | {' | '.join(columns)} |\n|---|---:|{'---:|' * len(columns)}")
@@ -117,8 +137,11 @@ def _entry(rows: list[list[str] | None]) -> str:
     return texts[0] if len(set(texts)) == 1 else " / ".join(texts)
 
 
-def _times(found: dict[tuple[str, ...], list[str]], one: tuple[str, str], other: tuple[str, str]) -> str:
-    """By how much the first is finer, where something may be suppressed and the second had to merge something."""
+def _times(
+    found: dict[tuple[str, ...], list[str]], one: tuple[str, str], other: tuple[str, str]
+) -> str:
+    """By how much the first is finer, where something may be suppressed and the second had to merge
+    something."""
     ratios, rest = [], 0
     for (*where, method, tree), row in found.items():
         finer = found.get((*where, *one))
@@ -137,7 +160,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--k", type=int, action="append")
     parser.add_argument("--sets", default="", help="part of the names of the sets to run")
-    parser.add_argument("--print", action="store_true", help="print the table so far, and run nothing")
+    parser.add_argument(
+        "--print", action="store_true", help="print the table so far, and run nothing"
+    )
     asked = parser.parse_args()
     if asked.print:
         show()

@@ -1,10 +1,11 @@
-"""The table of the page on choosing a method, as Markdown: TwinCut, PairCut and CurveCut on the same flows."""
+"""The table of the page on choosing a method, as Markdown: TwinCut, PairCut and CurveCut on the
+same flows."""
 
 from __future__ import annotations
 
 import flowveil
 from benchmarks.tables import DATA
-from flowveil.sources.synthetic import synthetic_survey
+from flowveil.reading.sources.synthetic import synthetic_survey
 
 #: The two that work on a tree take unrefined H3.
 METHODS = {

@@ -1,12 +1,15 @@
-"""Mutated trip files against a slow reader: read right, or refused with a message of flowveil; nothing else.
+"""Mutated trip files against a slow reader: read right, or refused with a message of flowveil.
+
+Nothing else.
 
     python -m benchmarks.fuzz_reading --count 20000
 
-Half of the files are CSV, whose header and rows are changed as files of the world are (encodings, byte order marks,
-quotes, other delimiters, decimal commas, blank lines, columns twice, missing and strange values, huge numbers), and
-then byte by byte; half are Parquet with the same values in other types, dictionaries, lists and structs among them.
-What is accepted must equal what Python's own csv module and h3 make of the same bytes, row by row; everything that is
-raised must be a `FlowveilError`.
+Half of the files are CSV, whose header and rows are changed as files of the world are (encodings,
+byte order marks, quotes, other delimiters, decimal commas, blank lines, columns twice, missing and
+strange values, huge numbers), and then byte by byte; half are Parquet with the same values in other
+types, dictionaries, lists and structs among them. What is accepted must equal what Python's own csv
+module and h3 make of the same bytes, row by row; everything that is raised must be a
+`FlowveilError`.
 """
 
 from __future__ import annotations
@@ -27,28 +30,63 @@ import h3.api.basic_int as h3_int
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flowveil.engines import read_trips
-from flowveil.errors import FlowveilError
-from flowveil.flows import Flows
+from flowveil.core.errors import FlowveilError
+from flowveil.core.flows import Flows
+from flowveil.reading.engines import read_trips
 
 NAMES = ("o_lat", "o_lon", "d_lat", "d_lon", "uid", "n", "note")
 _MISSING = {"", "na", "n/a", "nan", "<na>", "null", "none", "nil", "\\n"}
 _STRANGE = (
-    "", "NA", "null", "x", "1e400", "-1", "1.5", "99999999999999999999", "1,5", " 3 ", "0", "inf", "-0", "1_000", "١٢",
-    "0x10", "1e3", "+4", "true", '"', "'", "\t", "48.85 N", "-9", "2**53", "9007199254740993", "1.0", "NaN", "é",
-)  # fmt: skip
+    "",
+    "NA",
+    "null",
+    "x",
+    "1e400",
+    "-1",
+    "1.5",
+    "99999999999999999999",
+    "1,5",
+    " 3 ",
+    "0",
+    "inf",
+    "-0",
+    "1_000",
+    "١٢",
+    "0x10",
+    "1e3",
+    "+4",
+    "true",
+    '"',
+    "'",
+    "\t",
+    "48.85 N",
+    "-9",
+    "2**53",
+    "9007199254740993",
+    "1.0",
+    "NaN",
+    "é",
+)
 _RESOLUTION = 7
-#: What two readings are compared by: trips of each pair, rows, rows left out, and persons of each pair.
+#: What two readings are compared by: trips of each pair, rows, rows left out, and persons of each
+#: pair.
 Reading = tuple[dict[tuple[int, int], float], int, int, dict[tuple[int, int], int]]
 
 
 def rows_of(rng: random.Random) -> list[list[str]]:
     """A few good trips, some of their fields replaced by strange ones."""
     rows = [
-        [f"{48.8 + rng.random() / 50:.4f}", f"{2.3 + rng.random() / 50:.4f}", "48.86", "2.36", f"p{rng.randrange(4)}",
-         str(rng.randrange(1, 9)), "note"]
+        [
+            f"{48.8 + rng.random() / 50:.4f}",
+            f"{2.3 + rng.random() / 50:.4f}",
+            "48.86",
+            "2.36",
+            f"p{rng.randrange(4)}",
+            str(rng.randrange(1, 9)),
+            "note",
+        ]
         for _ in range(rng.randrange(1, 6))
-    ]  # fmt: skip
+    ]
     for _ in range(rng.randrange(3)):
         rng.choice(rows)[rng.randrange(len(NAMES))] = rng.choice(_STRANGE)
     return rows
@@ -88,8 +126,23 @@ def parquet_table(rng: random.Random, rows: list[list[str]]) -> pa.Table:
     columns = []
     for i in range(len(NAMES)):
         texts = [row[i] for row in rows]
-        kind = rng.choice([pa.string(), pa.large_string(), pa.float64(), pa.float32(), pa.int64(), "dictionary", "list",
-                           "struct", "decimal", pa.null(), pa.bool_(), pa.timestamp("us"), pa.binary()])  # fmt: skip
+        kind = rng.choice(
+            [
+                pa.string(),
+                pa.large_string(),
+                pa.float64(),
+                pa.float32(),
+                pa.int64(),
+                "dictionary",
+                "list",
+                "struct",
+                "decimal",
+                pa.null(),
+                pa.bool_(),
+                pa.timestamp("us"),
+                pa.binary(),
+            ]
+        )
         columns.append(_typed(kind if rng.random() < 0.3 else None, texts, number=i not in (4, 6)))
     names = list(NAMES)
     if rng.random() < 0.1:
@@ -112,11 +165,15 @@ def _typed(kind: Any, texts: list[str], *, number: bool) -> Any:
         return pa.array([{"a": v} for v in values], pa.struct([("a", pa.string())]))
     try:
         if kind == "decimal":
-            return pa.array([None if v is None else round(Decimal(v), 4) for v in values], pa.decimal128(20, 4))
+            return pa.array(
+                [None if v is None else round(Decimal(v), 4) for v in values], pa.decimal128(20, 4)
+            )
         if kind in (pa.float64(), pa.float32()):
             return pa.array([None if v is None else float(v) for v in values], kind)
         if kind in (pa.int64(), pa.bool_()):
-            return pa.array([None if v is None else int(float(v)) for v in values], pa.int64()).cast(kind)
+            return pa.array(
+                [None if v is None else int(float(v)) for v in values], pa.int64()
+            ).cast(kind)
         return pa.array([None] * len(values) if kind == pa.null() else values, kind)
     except (ValueError, ArithmeticError, pa.ArrowException, TypeError):
         return pa.array(values, pa.string())
@@ -125,7 +182,9 @@ def _typed(kind: Any, texts: list[str], *, number: bool) -> Any:
 def independent(names: list[str], rows: list[list[Any]]) -> Reading | None:
     """What the rows are, one by one; None where they must be refused."""
     at = {
-        name: [i for i, n in enumerate(names) if n == name or (n.strip() == name and name not in names)]
+        name: [
+            i for i, n in enumerate(names) if n == name or (n.strip() == name and name not in names)
+        ]
         for name in NAMES
     }
     if any(len(at[name]) != 1 for name in NAMES[:6]):
@@ -142,13 +201,21 @@ def independent(names: list[str], rows: list[list[Any]]) -> Reading | None:
             return None
         if count < 0 or count > 2**53:
             return None
-        (a, b, c, d) = ends
+        a, b, c, d = ends
         off = abs(a) > 90 or abs(c) > 90 or abs(b) > 180 or abs(d) > 180
-        if count < 0.5e-6 or any(map(math.isnan, (*ends, count))) or off or a == b == 0 or c == d == 0:
+        if (
+            count < 0.5e-6
+            or any(map(math.isnan, (*ends, count)))
+            or off
+            or a == b == 0
+            or c == d == 0
+        ):
             left_out += 1
             continue
         pair = (h3_int.latlng_to_cell(a, b, _RESOLUTION), h3_int.latlng_to_cell(c, d, _RESOLUTION))
-        trips[pair] += Fraction(round(count * 10**6), 10**6) if count < 2**33 else Fraction(int(count))
+        trips[pair] += (
+            Fraction(round(count * 10**6), 10**6) if count < 2**33 else Fraction(int(count))
+        )
         who = str("" if row[at["uid"][0]] is None else row[at["uid"][0]]).strip()
         people.setdefault(pair, set()).add(who)
     totals = {pair: float(total) for pair, total in trips.items()}
@@ -172,13 +239,16 @@ def read_text(content: bytes) -> tuple[list[str], list[list[Any]]] | None:
     """Names and rows by Python's csv module; None where the bytes are no table.
 
     Errors in an unused column do no harm: bytes that are no UTF-8 are kept as marks, which no value
-    that counts may have, a blank after a quote is passed over, and so is an empty field behind the last.
+    that counts may have, a blank after a quote is passed over, and so is an empty field behind the
+    last.
     """
     try:
         text = content.decode("utf-8-sig", "surrogateescape")
         head = text.splitlines()[0]
         delimiter = max(",;\t|", key=head.count)
-        records = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
+        records = [
+            row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row
+        ]
     except (csv.Error, IndexError):
         return None
     if not records:
@@ -221,10 +291,15 @@ def one(seed: int, folder: Path) -> tuple[str, str]:
     else:
         table = parquet_table(rng, rows)
         pq.write_table(table, path)
-        truth = table.column_names, [list(row) for row in zip(*(c.to_pylist() for c in table.columns), strict=True)]
+        truth = (
+            table.column_names,
+            [list(row) for row in zip(*(c.to_pylist() for c in table.columns), strict=True)],
+        )
     ends = {"origin": "o_lat,o_lon", "destination": "d_lat,d_lon"}
     try:
-        flows = read_trips(path, **ends, person="uid", trips="n", max_dropped=1, resolution=_RESOLUTION)
+        flows = read_trips(
+            path, **ends, person="uid", trips="n", max_dropped=1, resolution=_RESOLUTION
+        )
     except FlowveilError:
         return "refused", ""
     except Exception as error:

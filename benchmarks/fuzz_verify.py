@@ -2,20 +2,22 @@
 
     python -m benchmarks.fuzz_verify 100000 [--first 0] [--log FILE] [--files NAME ...]
 
-Each number is one changed folder, the same on every machine with the same libraries (but for the noise of a noisy
-release): a release of a few cells is copied, one to three files of it are changed (bytes, JSON, Parquet, OMX,
-GeoPackage, Arrow, the kind of file), in three of five cases all hashes are made right again, and verify runs on it.
-Which release it is goes by the number: `RELEASES` has every kind. Work is done in processes of some thousand folders,
-so that a crash or an endless loop inside a library is seen and named by its number. With ``--log`` lines are added to
-a file, and the same command goes on where it was stopped. Two in parallel:
+Each number is one changed folder, the same on every machine with the same libraries (but for the
+noise of a noisy release): a release of a few cells is copied, one to three files of it are changed
+(bytes, JSON, Parquet, OMX, GeoPackage, Arrow, the kind of file), in three of five cases all hashes
+are made right again, and verify runs on it. Which release it is goes by the number: `RELEASES` has
+every kind. Work is done in processes of some thousand folders, so that a crash or an endless loop
+inside a library is seen and named by its number. With ``--log`` lines are added to a file, and the
+same command goes on where it was stopped. Two in parallel:
 
     for first in 0 50000; do
       nohup nice -n 19 python -m benchmarks.fuzz_verify 50000 --first $first --log fuzz-$first.log &
     done
 
-A changed folder may hold only if it says the same: every file but the manifest has the bytes that were published, and
-the manifest is the same JSON with no entry twice. Any other folder that holds is reported. Where a file claims that
-another version of a library wrote it, verify says what it could not compare; that is not "holds".
+A changed folder may hold only if it says the same: every file but the manifest has the bytes that
+were published, and the manifest is the same JSON with no entry twice. Any other folder that holds
+is reported. Where a file claims that another version of a library wrote it, verify says what it
+could not compare; that is not "holds".
 """
 
 from __future__ import annotations
@@ -45,21 +47,25 @@ import pyarrow.parquet as pq
 
 import flowveil
 from benchmarks.fuzz_releases import RELEASES, Held
-from flowveil.paths import read_json
+from flowveil.system.paths import read_json
 from samples.verified import findings_of
 
-#: A folder of a few cells takes a fraction of a second of processor time. What is still at work after so long by the
-#: clock hangs; that is longer, because a busy machine makes anything wait.
+#: A folder of a few cells takes a fraction of a second of processor time. What is still at work
+#: after so long by the clock hangs; that is longer, because a busy machine makes anything wait.
 SECONDS = 30
 HANGS = 600
 PER_PROCESS = 5000
 MEMORY = 8 << 30
-# ---- changes -----------------------------------------------------------------------------------------------------
+# ---- changes -------------------------------------------------------------------------------------
 
 
 def change_bytes(path: Path, rng: random.Random) -> None:
     content = bytearray(path.read_bytes())
-    at = rng.randrange(len(content)) if rng.random() < 0.6 else max(0, len(content) - 1 - rng.randrange(600))
+    at = (
+        rng.randrange(len(content))
+        if rng.random() < 0.6
+        else max(0, len(content) - 1 - rng.randrange(600))
+    )
     length = rng.choice((1, 1, 2, 4, 8, 64))
     kind = rng.randrange(6)
     if kind == 0:
@@ -81,7 +87,10 @@ def change_json(path: Path, rng: random.Random) -> None:
     text = path.read_text("utf-8")
     if rng.random() < 0.2:
         # Only text can have an entry twice.
-        path.write_text(text.replace("{", '{"' + rng.choice(("measures", "version", "raw")) + '": 3, ', 1), "utf-8")
+        path.write_text(
+            text.replace("{", '{"' + rng.choice(("measures", "version", "raw")) + '": 3, ', 1),
+            "utf-8",
+        )
         return
     content = json.loads(text)
     places = list(_places(content))
@@ -93,13 +102,19 @@ def change_json(path: Path, rng: random.Random) -> None:
     if kind == 0:
         del holder[key]
     elif kind == 1 and isinstance(holder, dict):
-        holder[rng.choice(("raw", "k", "note", "é", ""))] = rng.choice((3, None, "three trips", [3], {}))
+        holder[rng.choice(("raw", "k", "note", "é", ""))] = rng.choice(
+            (3, None, "three trips", [3], {})
+        )
     elif kind == 2:
         holder[key] = _retyped(holder[key])
     elif kind == 3:
-        holder[key] = rng.choice(([holder[key]], [[[holder[key]]]], {"0": holder[key]}, [holder[key]] * 3))
+        holder[key] = rng.choice(
+            ([holder[key]], [[[holder[key]]]], {"0": holder[key]}, [holder[key]] * 3)
+        )
     elif kind == 4:
-        holder[key] = rng.choice((True, None, "", "x", [], {}, [[]], "\u0000", "\x1b[2J", holder[key]))
+        holder[key] = rng.choice(
+            (True, None, "", "x", [], {}, [[]], "\u0000", "\x1b[2J", holder[key])
+        )
     else:
         holder[key] = rng.choice(_NUMBERS)
     write_json(path, content)
@@ -107,7 +122,22 @@ def change_json(path: Path, rng: random.Random) -> None:
 
 #: JSON has no NaN and no infinity; readers take them all the same.
 _NUMBERS = (
-    *(0, -0.0, -1, 1, 0.1, 1e-320, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 10**30, -(10**400)),
+    *(
+        0,
+        -0.0,
+        -1,
+        1,
+        0.1,
+        1e-320,
+        2**31,
+        2**53 + 1,
+        2**63 - 1,
+        2**63,
+        -(2**63),
+        -(2**63) - 1,
+        10**30,
+        -(10**400),
+    ),
     *(1e100, 1e101, -1e308, float("nan"), float("inf"), float("-inf")),
 )
 
@@ -120,12 +150,20 @@ def _retyped(value: Any) -> Any:
 
 
 def write_json(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    path.write_text(
+        json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False) + "\n", "utf-8"
+    )
 
 
 def _places(content: Any) -> Iterator[tuple[Any, Any]]:
     """Every entry of every object and list."""
-    pairs = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    pairs = (
+        content.items()
+        if isinstance(content, dict)
+        else enumerate(content)
+        if isinstance(content, list)
+        else ()
+    )
     for key, value in list(pairs):
         yield content, key
         yield from _places(value)
@@ -146,9 +184,13 @@ def changed_table(table: pa.Table, rng: random.Random) -> pa.Table:
         whole = (0, -1, row[name], 2**31 - 1, 2**63 - 1, -(2**63))
         fraction = (float("nan"), float("inf"), -0.0, -1.0, 1e300, 1e-320)
         odd = {"int": whole, "float": fraction, "bytes": (b"", b"\1")}
-        row[name] = rng.choice((None, *odd.get(type(row[name]).__name__, ("", "all", "8" * 16, "x"))))
+        row[name] = rng.choice(
+            (None, *odd.get(type(row[name]).__name__, ("", "all", "8" * 16, "x")))
+        )
     elif kind == 4:
-        return table.replace_schema_metadata({**(table.schema.metadata or {}), b"note": b"three trips"})
+        return table.replace_schema_metadata(
+            {**(table.schema.metadata or {}), b"note": b"three trips"}
+        )
     elif kind == 5:
         return table.append_column("people", pa.array([3] * len(table)))
     elif kind == 6:
@@ -167,13 +209,22 @@ def change_parquet(path: Path, rng: random.Random) -> None:
     if rng.random() < 0.2:
         # As if another version had written it, so that bytes are not compared.
         content = path.read_bytes()
-        path.write_bytes(content.replace(b"parquet-cpp-arrow version 2", b"parquet-cpp-arrow version 1"))
+        path.write_bytes(
+            content.replace(b"parquet-cpp-arrow version 2", b"parquet-cpp-arrow version 1")
+        )
         if rng.random() < 0.7:
             change_bytes(path, rng)
         return
     table = pq.read_table(path)
     table = changed_table(table, rng) if rng.random() < 0.8 else table
-    form = rng.choice(({"compression": "zstd", "version": "2.6"}, {}, {"use_dictionary": False}, {"row_group_size": 2}))
+    form = rng.choice(
+        (
+            {"compression": "zstd", "version": "2.6"},
+            {},
+            {"use_dictionary": False},
+            {"row_group_size": 2},
+        )
+    )
     pq.write_table(table, path, **form)
 
 
@@ -193,13 +244,19 @@ def change_omx(path: Path, rng: random.Random) -> None:
         kind = rng.randrange(6)
         place = file[rng.choice(("/", "data", "lookup", "data/trips", "lookup/zone_code"))]
         if kind == 0:
-            place.attrs[rng.choice(("TITLE", "SHAPE", "note"))] = rng.choice((3, "three", b"cos\nsystem\n", [1, 2]))
+            place.attrs[rng.choice(("TITLE", "SHAPE", "note"))] = rng.choice(
+                (3, "three", b"cos\nsystem\n", [1, 2])
+            )
         elif kind == 1:
             file["data/trips"][0, 0] += 1
         elif kind == 2:
-            file["data"].create_dataset("raw", data=rng.choice((3, [3], ["three"], np.ones((2, 2)))))
+            file["data"].create_dataset(
+                "raw", data=rng.choice((3, [3], ["three"], np.ones((2, 2))))
+            )
         elif kind == 3:
-            file["data/raw"] = rng.choice((h5py.SoftLink("/data"), h5py.ExternalLink("/etc/passwd", "/")))
+            file["data/raw"] = rng.choice(
+                (h5py.SoftLink("/data"), h5py.ExternalLink("/etc/passwd", "/"))
+            )
         elif kind == 4:
             del file[rng.choice(("data", "lookup", "data/trips", "lookup/index"))]
         else:
@@ -218,7 +275,10 @@ def change_geopackage(path: Path, rng: random.Random) -> None:
             ["CREATE TRIGGER t AFTER INSERT ON flows BEGIN SELECT 1; END"],
             ["UPDATE flows SET trips = trips + 1 WHERE fid = 1"],
             ["UPDATE gpkg_contents SET description = 'three'"],
-            ["PRAGMA writable_schema = ON", "UPDATE sqlite_schema SET rootpage = 2 WHERE name = 'flows'"],
+            [
+                "PRAGMA writable_schema = ON",
+                "UPDATE sqlite_schema SET rootpage = 2 WHERE name = 'flows'",
+            ],
             ["PRAGMA journal_mode = WAL"],
             ["VACUUM"],
         )
@@ -241,7 +301,9 @@ def change_kind(path: Path, rng: random.Random) -> None:
     elif kind == 2:
         path.mkdir()
     elif kind == 3:
-        path.with_name(rng.choice(("raw.csv", "flows.pkl", "\x1b[2J", "flows.parquet.bak"))).write_bytes(content)
+        path.with_name(
+            rng.choice(("raw.csv", "flows.pkl", "\x1b[2J", "flows.parquet.bak"))
+        ).write_bytes(content)
     # Otherwise it is missing.
 
 
@@ -264,7 +326,13 @@ def change_folder(folder: Path, rng: random.Random, files: Sequence[str]) -> lis
         chance = rng.random()
         # The files are links to the published ones, which do not change.
         own_copy(path)
-        change = change_kind if chance < 0.05 else structured if structured and chance < 0.6 else change_bytes
+        change = (
+            change_kind
+            if chance < 0.05
+            else structured
+            if structured and chance < 0.6
+            else change_bytes
+        )
         change(path, rng)
         done.append(f"{change.__name__} {name}")
     if rng.random() < 3 / 5:
@@ -298,19 +366,25 @@ def rehash(folder: Path) -> None:
 
 
 def says_the_same(folder: Path, published: Path) -> bool:
-    """Returns whether a folder has the published files, the manifest as JSON and the others byte by byte.
+    """Returns whether a folder has the published files, the manifest as JSON and the others byte by
+    byte.
 
     Tables of another version of flowveil are compared by value, as verify does.
     """
     names = {path.name for path in published.iterdir()}
-    if {path.name for path in folder.iterdir()} != names or any(path.is_symlink() for path in folder.iterdir()):
+    if {path.name for path in folder.iterdir()} != names or any(
+        path.is_symlink() for path in folder.iterdir()
+    ):
         return False
     if read_json(published / "report.json")["version"] != flowveil.__version__:
-        same_tables = [n for n in names if n.endswith(".parquet") and _same_table(folder / n, published / n)]
+        same_tables = [
+            n for n in names if n.endswith(".parquet") and _same_table(folder / n, published / n)
+        ]
     else:
         same_tables = []
     same = all(
-        (folder / n).read_bytes() == (published / n).read_bytes() for n in names - {"manifest.json", *same_tables}
+        (folder / n).read_bytes() == (published / n).read_bytes()
+        for n in names - {"manifest.json", *same_tables}
     )
     manifests = [read_json(place / "manifest.json") for place in (folder, published)]
     for manifest in manifests:
@@ -323,7 +397,7 @@ def _same_table(one: Path, other: Path) -> bool:
     return bool(pq.read_table(one).equals(pq.read_table(other), check_metadata=True))
 
 
-# ---- runs --------------------------------------------------------------------------------------------------------
+# ---- runs ----------------------------------------------------------------------------------------
 
 
 def run(first: int, count: int, files: Sequence[str] | None = None) -> list[str]:
@@ -332,8 +406,11 @@ def run(first: int, count: int, files: Sequence[str] | None = None) -> list[str]
         return [line for _, line in tried(first, count, files, Path(place)) if line]
 
 
-def tried(first: int, count: int, files: Sequence[str] | None, place: Path) -> Iterator[tuple[int, str | None]]:
-    """Before each folder its number, and after it, if it does what none may, its number and a line on that.
+def tried(
+    first: int, count: int, files: Sequence[str] | None, place: Path
+) -> Iterator[tuple[int, str | None]]:
+    """Before each folder its number, and after it, if it does what none may, its number and a line
+    on that.
 
     Args:
         first, count: the numbers.
@@ -354,9 +431,17 @@ def tried(first: int, count: int, files: Sequence[str] | None, place: Path) -> I
                 shutil.copytree(published, folder)
                 findings = findings_of(folder, releases[make].flows, **releases[make].against)
                 if findings:
-                    yield number, f"{number}: {make.__name__[1:]} does not hold as it was published: {findings[0]}"
+                    yield (
+                        number,
+                        (
+                            f"{number}: {make.__name__[1:]} does not hold as it was published:"
+                            f" {findings[0]}"
+                        ),
+                    )
                 shutil.rmtree(folder)
-            names = sorted(path.name for path in published.iterdir() if not files or path.name in files)
+            names = sorted(
+                path.name for path in published.iterdir() if not files or path.name in files
+            )
             folder.mkdir()
             for path in published.iterdir():
                 os.link(path, folder / path.name)
@@ -368,7 +453,10 @@ def tried(first: int, count: int, files: Sequence[str] | None, place: Path) -> I
 
 
 def made(make: Callable[[Path], Held], place: Path) -> Held:
-    """A release of this kind, made once in a place; the holder's side of it is read again by every process."""
+    """A release of this kind, made once in a place.
+
+    The holder's side of it is read again by every process.
+    """
     kept = place / f"{make.__name__}.held"
     if not kept.exists():
         held = make(place / make.__name__)
@@ -413,11 +501,17 @@ def _listing(folder: Path) -> list[tuple[str, int, int]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("count", type=int)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--files", nargs="+")
-    parser.add_argument("--log", type=Path, help="a file that lines are added to; what it has tried is not tried again")
+    parser.add_argument(
+        "--log",
+        type=Path,
+        help="a file that lines are added to; what it has tried is not tried again",
+    )
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.worker:
@@ -441,17 +535,33 @@ def main() -> None:
 _AT = "at "
 
 
-def _block(first: int, count: int, files: Sequence[str] | None, place: str) -> tuple[int, list[str]]:
+def _block(
+    first: int, count: int, files: Sequence[str] | None, place: str
+) -> tuple[int, list[str]]:
     """Tries folders in a separate process; returns the next number and the problems."""
-    command = [sys.executable, "-m", "benchmarks.fuzz_verify", str(count), "--first", str(first), "--worker", place]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.fuzz_verify",
+        str(count),
+        "--first",
+        str(first),
+        "--worker",
+        place,
+    ]
     ended = subprocess.run(
-        [*command, *(["--files", *files] if files else [])], capture_output=True, text=True, check=False
+        [*command, *(["--files", *files] if files else [])],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     lines = ended.stdout.splitlines()
     problems = [line for line in lines if not line.startswith(_AT)]
     if ended.returncode == 0:
         return first + count, problems
-    last = max((int(line.removeprefix(_AT)) for line in lines if line.startswith(_AT)), default=first)
+    last = max(
+        (int(line.removeprefix(_AT)) for line in lines if line.startswith(_AT)), default=first
+    )
     said = ended.stderr.strip().replace("\n", " | ")
     return last + 1, [*problems, f"{last}: the process ended with {ended.returncode}: {said}"]
 

@@ -1,4 +1,6 @@
-"""Unrefined H3 and maps against halves on every public set, as Markdown: k = 10 trips, mean generalisation error.
+"""Unrefined H3 and maps against halves on every public set, as Markdown.
+
+K = 10 trips, mean generalisation error.
 
 Seconds are those of the processor, so that a busy machine does not distort them.
 """
@@ -32,14 +34,18 @@ def main() -> None:
             continue
         flows = read()
         for limit in LIMITS:
-            entries = [entry(flows, method, limit, tree) for method in METHODS for tree in HIERARCHIES]
+            entries = [
+                entry(flows, method, limit, tree) for method in METHODS for tree in HIERARCHIES
+            ]
             print(f"| {name} | {limit:.0%} | {' | '.join(entries)} |", flush=True)
 
 
 def entry(flows: flowveil.Flows, method: str, limit: float, tree: str) -> str:
     begun = time.process_time()
     try:
-        release = flowveil.anonymize(flows, method, K, "trips", limit, hierarchy=tree, **OPTIONS[method])
+        release = flowveil.anonymize(
+            flows, method, K, "trips", limit, hierarchy=tree, **OPTIONS[method]
+        )
     except flowveil.InfeasibleError:
         return "infeasible"
     except flowveil.ParameterError:

@@ -1,10 +1,11 @@
 """A lower bound for the mean error of homogeneous maps, by Lagrangian decomposition.
 
-Choosing two cuts at once is hard. Choosing one cut, plus a separate cut of the other tree for each of its zones, is one
-pass over the safe pairs. Split the savings of the safe pairs between two such problems: one chooses the origin cut
-first, the other the destination cut. Every pair of cuts is feasible for both, so the sum of the two optima is an upper
-bound for the saving of the best pair of cuts, for any split. The subgradient method searches the best split: where the
-two problems disagree about a pair, the one that takes it gets a smaller saving for it.
+Choosing two cuts at once is hard. Choosing one cut, plus a separate cut of the other tree for each
+of its zones, is one pass over the safe pairs. Split the savings of the safe pairs between two such
+problems: one chooses the origin cut first, the other the destination cut. Every pair of cuts is
+feasible for both, so the sum of the two optima is an upper bound for the saving of the best pair of
+cuts, for any split. The subgradient method searches the best split: where the two problems disagree
+about a pair, the one that takes it gets a smaller saving for it.
 
 The bound proves that no pair of cuts within the budget has a smaller mean error.
 """
@@ -16,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Floats
-from flowveil.methods.twin_trees import Positions, TwinAxis, TwinTrees
+from flowveil.core.arrays import Floats, Positions
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
+from flowveil.methods.twin_trees import TwinAxis, TwinTrees
 from flowveil.methods.twincut import Search, starting_cuts
 
 Mask = NDArray[np.bool_]
@@ -31,10 +32,11 @@ PRICES = 8.0 ** np.arange(5)
 def homogeneous_floor(
     flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1, iterations: int = 150
 ) -> float | None:
-    """Returns a mean generalisation error that no homogeneous release within the suppression limit is below.
+    """Returns a mean generalisation error that no homogeneous release within the suppression limit
+    is below.
 
-    More iterations raise it towards its limit. None if nothing can be published within the limit, or if the trees are
-    too deep to hold all their nodes.
+    More iterations raise it towards its limit. None if nothing can be published within the limit,
+    or if the trees are too deep to hold all their nodes.
     """
     flows, guarantee = guarantee.to_fixed_point(flows)
     budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
@@ -65,8 +67,8 @@ def homogeneous_floor(
 def _tightest_price(search: Search, points: Floats) -> float:
     """Returns the price at which the lower bound from the known solutions is largest at the budget.
 
-    At each price, the cheapest known solution is a line over suppression. Its height at the budget is an upper limit
-    for any proof at this price.
+    At each price, the cheapest known solution is a line over suppression. Its height at the budget
+    is an upper limit for any proof at this price.
     """
     prices = search.fair_price() * np.exp2(np.arange(-48, 49) / 24)
     priced = points[None, :, 1] + prices[:, None] * (points[None, :, 0] - search.budget)
@@ -75,15 +77,16 @@ def _tightest_price(search: Search, points: Floats) -> float:
 
 @dataclass(frozen=True, eq=False)
 class PairForest:
-    """The safe pairs between the nodes of one tree and the other tree, as one tree of pairs for each node.
+    """The safe pairs between the nodes of one tree and the other tree, as one tree of pairs for
+    each node.
 
     Attributes:
         axis: the tree with a single cut.
         node: the node of each pair, in the order of ``axis.other``.
         divisible: whether the other end of a pair can be divided.
         tops: the pairs with the root of the other tree.
-        layers: for each depth of the other tree below its root: pairs, start of each sibling group, parent pair of
-            each, parent pair of each group.
+        layers: for each depth of the other tree below its root: pairs, start of each sibling group,
+            parent pair of each, parent pair of each group.
     """
 
     axis: TwinAxis
@@ -109,14 +112,19 @@ class PairForest:
         return cls(axis, node, ~leaf, np.flatnonzero(depth == 0), tuple(layers))
 
     def solve(self, saving: Floats) -> tuple[float, Mask]:
-        """Returns the largest saving of one cut with separate cuts of the other tree, and the pairs it takes."""
+        """Returns the largest saving of one cut with separate cuts of the other tree, and the pairs
+        it takes."""
         together = np.zeros(len(saving))
         best = saving.copy()
         for pairs, first, _, parents in reversed(self.layers):
-            best[pairs] = np.where(self.divisible[pairs], np.maximum(saving[pairs], together[pairs]), saving[pairs])
+            best[pairs] = np.where(
+                self.divisible[pairs], np.maximum(saving[pairs], together[pairs]), saving[pairs]
+            )
             together[parents] = np.add.reduceat(best[pairs], first)
         tops = self.tops
-        best[tops] = np.where(self.divisible[tops], np.maximum(saving[tops], together[tops]), saving[tops])
+        best[tops] = np.where(
+            self.divisible[tops], np.maximum(saving[tops], together[tops]), saving[tops]
+        )
         of_node = np.zeros(len(self.axis))
         of_node[self.node[tops]] = best[tops]
         cut, _, _ = self.axis.best(of_node)
@@ -131,18 +139,25 @@ class PairForest:
 
 
 def proven_score(
-    trees: TwinTrees, budget: float, *, price: float, known_cost: float, known_suppressed: float, iterations: int = 100
+    trees: TwinTrees,
+    budget: float,
+    *,
+    price: float,
+    known_cost: float,
+    known_suppressed: float,
+    iterations: int = 100,
 ) -> float:
     """Returns a lower bound for the mean of any pair of cuts within the budget.
 
-    At a price m, cost + m * suppressed >= m * total - saving for every pair of cuts. So the mean of one that suppresses
-    s is at least m - saving / (total - s). This is smallest at the budget (at 0 if even the best saving is a loss).
+    At a price m, cost + m * suppressed >= m * total - saving for every pair of cuts. So the mean of
+    one that suppresses s is at least m - saving / (total - s). This is smallest at the budget (at 0
+    if even the best saving is a loss).
 
     Args:
         trees: the problem; its objective must be a mean.
         budget: volume that may be suppressed, less than the total.
-        price: price of a suppressed unit. Any price is valid; the bound is tightest near the price that spends the
-            budget.
+        price: price of a suppressed unit. Any price is valid; the bound is tightest near the price
+            that spends the budget.
         known_cost, known_suppressed: a feasible solution, used for step lengths.
         iterations: number of subgradient steps.
     """

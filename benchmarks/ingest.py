@@ -1,8 +1,9 @@
 """How long reading trips takes, compared with the unavoidable work.
 
-The floor is what a careful user would write: DuckDB reads the CSV file, a loop calls h3 for both ends of
-every trip, one GROUP BY counts the pairs; no column is checked, no row is screened, no tree is built. The
-program prints the time of `read_trips` divided by the floor, both measured in turn in the same run.
+The floor is what a careful user would write: DuckDB reads the CSV file, a loop calls h3 for both
+ends of every trip, one GROUP BY counts the pairs; no column is checked, no row is screened, no tree
+is built. The program prints the time of `read_trips` divided by the floor, both measured in turn in
+the same run.
 
     python benchmarks/ingest.py [--rows 1700000] [--repeat 3] [--persons]
 """
@@ -22,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from flowveil.engines import read_trips
+from flowveil.reading.engines import read_trips
 
 #: What reading may cost, as a multiple of the floor.
 TARGET = 2.0
@@ -41,13 +42,19 @@ def write_trips(path: Path, rows: int) -> None:
 
 def floor(path: Path, resolution: int) -> int:
     con = duckdb.connect()
-    trips = con.execute(f"SELECT start_lat, start_lon, end_lat, end_lon FROM read_csv('{path}')").fetchnumpy()
+    trips = con.execute(
+        f"SELECT start_lat, start_lon, end_lat, end_lon FROM read_csv('{path}')"
+    ).fetchnumpy()
     start = zip(trips["start_lat"].tolist(), trips["start_lon"].tolist(), strict=True)
     end = zip(trips["end_lat"].tolist(), trips["end_lon"].tolist(), strict=True)
     pairs = pa.table(
         {
-            "o": pa.array([h3_int.latlng_to_cell(lat, lon, resolution) for lat, lon in start], pa.uint64()),
-            "d": pa.array([h3_int.latlng_to_cell(lat, lon, resolution) for lat, lon in end], pa.uint64()),
+            "o": pa.array(
+                [h3_int.latlng_to_cell(lat, lon, resolution) for lat, lon in start], pa.uint64()
+            ),
+            "d": pa.array(
+                [h3_int.latlng_to_cell(lat, lon, resolution) for lat, lon in end], pa.uint64()
+            ),
         }
     )
     con.register("pairs", pairs)
@@ -75,12 +82,17 @@ def main(words: Sequence[str] = ()) -> None:
         ratios = []
         for _ in range(options.repeat):
             below, n_floor = seconds(lambda: floor(path, options.resolution))
-            ours, n_ours = seconds(lambda: len(read_trips(path, resolution=options.resolution, person=person)))
+            ours, n_ours = seconds(
+                lambda: len(read_trips(path, resolution=options.resolution, person=person))
+            )
             if n_floor != n_ours:
                 raise SystemExit(f"{n_ours} flows, but the floor has {n_floor}")
             ratios.append(ours / below)
             print(f"floor {below:6.2f} s   read_trips {ours:6.2f} s   ratio {ratios[-1]:.2f}")
-    print(f"{options.rows:,} rows, {n_ours:,} flows: median ratio {np.median(ratios):.2f}, target {TARGET:.1f}")
+    print(
+        f"{options.rows:,} rows, {n_ours:,} flows: median ratio {np.median(ratios):.2f}, target"
+        f" {TARGET:.1f}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
-"""Noisy counts at the required sizes: peak memory of the whole way into a folder, and times as ratios.
+"""Noisy counts at the required sizes: peak memory of the whole way into a folder, and times as
+ratios.
 
     python -m benchmarks laplace
 
-Two releases, each in a separate process: all pairs of some 5,000 zones at ε = 1 (required: at most 4 GB, streamed to
-Parquet), and from a threshold on over some 44,000 tiles, 1.9 billion pairs (asked: at most 4 GB). Times are given as
-multiples of one polars group-by of the same flows, measured in the same process just before; and the noise on all
-pairs also compared with a draw of OpenDP for every pair, estimated from a sample of draws. Then the
-table of the docs: the accuracy on the public data sets, where these are available.
+Two releases, each in a separate process: all pairs of some 5,000 zones at ε = 1 (required: at most
+4 GB, streamed to Parquet), and from a threshold on over some 44,000 tiles, 1.9 billion pairs
+(asked: at most 4 GB). Times are given as multiples of one polars group-by of the same flows,
+measured in the same process just before; and the noise on all pairs also compared with a draw of
+OpenDP for every pair, estimated from a sample of draws. Then the table of the docs: the accuracy on
+the public data sets, where these are available.
 """
 
 from __future__ import annotations
@@ -70,7 +72,9 @@ def publish_alone(name: str) -> None:
     with tempfile.TemporaryDirectory() as place:
         writing, folder = seconds(lambda: release.write(Path(place) / "release"))
         rows = pq.read_metadata(folder / "flows.parquet").num_rows
-        megabytes = {file: (folder / file).stat().st_size / 1e6 for file in ("flows.parquet", "report.html")}
+        megabytes = {
+            file: (folder / file).stat().st_size / 1e6 for file in ("flows.parquet", "report.html")
+        }
     zones = len(release.plan.origin_zones), len(release.plan.destination_zones)
     pairs = zones[0] * zones[1]
     print(f"{name}: {size.flows:,} flows, {zones[0]:,} x {zones[1]:,} zones = {pairs:,} pairs")
@@ -79,13 +83,16 @@ def publish_alone(name: str) -> None:
         + ", ".join(f"{f} {m:.1f} MB" for f, m in megabytes.items())
     )
     print(
-        f"  floor {floor:.3f} s; noise {noise:.1f} s, {noise / floor:.0f} times; writing and checking {writing:.1f} s, "
-        f"{writing / floor:.0f} times"
+        f"  floor {floor:.3f} s; noise {noise:.1f} s, {noise / floor:.0f} times; writing and"
+        f" checking {writing:.1f} s, {writing / floor:.0f} times"
     )
     if release.guarantee.threshold is None:
         asked = {"sensitivity": release.guarantee.bound, "epsilon": release.guarantee.epsilon}
         each = seconds(lambda: opendp_laplace(np.zeros(SAMPLE, np.int64), **asked))[0] / SAMPLE
-        print(f"  a draw of OpenDP for each pair: {each * pairs:,.0f} s, {each * pairs / noise:.0f} times the noise")
+        print(
+            f"  a draw of OpenDP for each pair: {each * pairs:,.0f} s, {each * pairs / noise:.0f}"
+            " times the noise"
+        )
 
 
 def region_of_santiago() -> str:
@@ -104,7 +111,11 @@ LEFT: tuple[tuple[str, str, dict[str, Any]], ...] = (
         "Santiago, resolution 9",
         {"epsilon": 1, "level": 7, "region": region_of_santiago()},
     ),
-    ("the same, H3 resolution 9, δ = 10⁻⁶", "Santiago, resolution 9", {"epsilon": 1, "delta": 1e-6}),
+    (
+        "the same, H3 resolution 9, δ = 10⁻⁶",
+        "Santiago, resolution 9",
+        {"epsilon": 1, "delta": 1e-6},
+    ),
     (
         "Montpellier survey, sectors, bound 4",
         "Montpellier survey, zones in sectors",
@@ -136,8 +147,9 @@ def print_what_is_left() -> None:
         m, promise = release.metrics()["trips"], release.guarantee
         zones = "with trips" if promise.threshold else f"{promise.domain['zones']:,}"
         print(
-            f"| {label} | {promise.unit} | {zones} | {m['reconstruction_loss']:.2f} | {m['distribution_distance']:.2f} "
-            f"| {m['n_cells']:,} | {-m['suppressed_share']:.1%} |",
+            f"| {label} | {promise.unit} | {zones} | {m['reconstruction_loss']:.2f} |"
+            f" {m['distribution_distance']:.2f} | {m['n_cells']:,} |"
+            f" {-m['suppressed_share']:.1%} |",
             flush=True,
         )
 

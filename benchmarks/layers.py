@@ -1,11 +1,12 @@
-"""The frontier of LayerCut: what variants disclose in small worlds, and how accurate they are.
+"""LayerCut with secret thresholds and without: what it discloses in small worlds, and its accuracy.
 
     python -m benchmarks layers
 
-Worlds: four origin tiles below two parents and one destination, or two origin and two destination tiles; 0 to 5 trips
-from each tile, or between each pair: 1,295 worlds each, k = 3. Counted are the worlds in which a reader who knows the
-procedure determines a count below k: it is the same in all worlds with the same published table. Accuracy: the
-planner's error of `benchmarks.planner`, k = 10.
+Worlds: four origin tiles below two parents and one destination, or two origin and two destination
+tiles; 0 to 5 trips from each tile, or between each pair: 1,295 worlds each, k = 3. Counted are the
+worlds in which a reader who knows the procedure determines a count below k: it is the same in all
+worlds with the same published table. With secret thresholds it is 0, by the proof that
+`tests/property/test_secret_thresholds.py` runs. Accuracy: the planner's error of `benchmarks.planner`, k = 10.
 """
 
 from __future__ import annotations
@@ -19,21 +20,19 @@ from typing import Any
 import numpy as np
 
 from benchmarks.planner import SETS, Areas, measure
-from flowveil.errors import InfeasibleError
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Hierarchy
+from flowveil.core.errors import InfeasibleError
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
+from flowveil.core.hierarchy import Hierarchy
 from flowveil.methods import find_method
 
 K = 3
 WORLDS = [world for world in itertools.product(range(6), repeat=4) if any(world)]
-#: Ratio between prices, and the least k of the rule on determined counts.
-NO_RULE = 10**9
+#: Ratio between prices, and whether thresholds are secret.
 VARIANTS = {
-    "LayerCut": (4.0, 3),
-    "prices that double": (2.0, 3),
-    "prices times 16": (16.0, 3),
-    "without the rule": (4.0, NO_RULE),
+    "k plus a secret amount": (4.0, True),
+    "the same, prices times 16": (16.0, True),
+    "exactly k": (4.0, False),
 }
 LIMITS = (0.3, 0.01)
 TREES = {
@@ -54,7 +53,9 @@ def seen_tree(name: str, tiles: np.ndarray) -> Hierarchy:
             kept.add(node)
     order = sorted(kept)
     number = {node: n for n, node in enumerate(order)}
-    return Hierarchy.from_parents([number.get(parent[node], -1) for node in order], np.array(code)[order])[0]
+    return Hierarchy.from_parents(
+        [number.get(parent[node], -1) for node in order], np.array(code)[order]
+    )[0]
 
 
 def flows_of(world: tuple[int, ...], origins: str, destinations: str) -> Flows:
@@ -70,15 +71,17 @@ def flows_of(world: tuple[int, ...], origins: str, destinations: str) -> Flows:
     )
 
 
-def published(flows: Flows, method: str, limit: float) -> tuple[Any, ...] | None:
+def published(flows: Flows, limit: float) -> tuple[Any, ...] | None:
     """Zones, layer and trips of every cell."""
     guarantee = Guarantee.resolve(flows, k=K, protect="trips")
     try:
-        plan = find_method(method).plan(flows, guarantee, max_suppressed=limit)
+        plan = find_method("layercut").plan(flows, guarantee, max_suppressed=limit)
     except InfeasibleError:
         return None
     rows: dict[tuple[Any, ...], int] = defaultdict(int)
-    codes = [zones.codes(np.arange(len(zones))) for zones in (plan.origin_zones, plan.destination_zones)]
+    codes = [
+        zones.codes(np.arange(len(zones))) for zones in (plan.origin_zones, plan.destination_zones)
+    ]
     layer = np.zeros(len(codes[0]), int) if plan.layer is None else plan.layer
     for f in np.flatnonzero(plan.kept).tolist():
         o, d = plan.origin_zone[f], plan.destination_zone[f]
@@ -103,23 +106,31 @@ def determined(make: Callable[[tuple[int, ...]], tuple[Any, ...] | None]) -> int
 
 def main() -> None:
     module = importlib.import_module("flowveil.methods.layercut")
-    sets = {name: SETS[name]() for name in ("Santiago taxis, resolution 9", "San Francisco cabs, resolution 10")}
+    sets = {
+        name: SETS[name]()
+        for name in ("Santiago taxis, resolution 9", "San Francisco cabs, resolution 10")
+    }
     areas = {name: Areas.of(name, flows) for name, flows in sets.items()}
     true = {name: of_set.true() for name, of_set in areas.items()}
     worlds = [("four tiles", "one tile"), ("two tiles", "two tiles")]
-    print("| variant | one destination, 30 % | 1 % | two destinations, 30 % | 1 % | Santiago | San Francisco |")
+    print(
+        "| thresholds | one destination, 30 % | 1 % | two destinations, 30 % | 1 % | Santiago | San"
+        " Francisco |"
+    )
     print("|---|---:|---:|---:|---:|---:|---:|", flush=True)
-    for name, knobs in {**VARIANTS, "PairCut (error at 1 %)": None}.items():
-        method = "paircut" if knobs is None else "layercut"
-        if knobs is not None:
-            module.RATIO, module.LEAST_K_OF_RULE = knobs
+    for name, (ratio, secret) in VARIANTS.items():
+        module.RATIO = ratio
         counts = [
-            determined(lambda world, m=method, w=where, c=limit: published(flows_of(world, *w), m, c))
+            0
+            if secret
+            else determined(lambda world, w=where, c=limit: published(flows_of(world, *w), c))
             for where in worlds
             for limit in LIMITS
         ]
-        limit = {} if knobs else {"max_suppressed": 0.01}
-        results = [measure(areas[one], true[one], method, limit) for one in sets]
+        results = [
+            measure(areas[one], true[one], "layercut", {"secret_thresholds": secret})
+            for one in sets
+        ]
         errors = [f"{one.error:.2%}" if one else "–" for one in results]
         print(f"| {name} | {' | '.join(map(str, counts))} | {' | '.join(errors)} |", flush=True)
 

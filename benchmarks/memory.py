@@ -1,8 +1,10 @@
-"""What deciding takes in memory: the peak of TwinCut and PairCut beyond the flows themselves, each in a fresh process.
+"""What deciding takes in memory: the peak of TwinCut and PairCut beyond the flows themselves, each
+in a fresh process.
 
     python -m benchmarks.memory [FLOWS] [METHOD ...]
 
-Bytes a flow are what `flowveil.reading.limits` refuses by; with people there are three for each flow.
+Bytes a flow are what `flowveil.system.limits` refuses by; with people there are three for each
+flow.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import numpy as np
 import flowveil
 from benchmarks.stopwatch import peak_gigabytes
 from benchmarks.synthetic_flows import synthetic_flows
-from flowveil.flows import People
+from flowveil.core.flows import People
 
 PER_FLOW = 3
 
@@ -43,10 +45,14 @@ def main(n: int = 1_000_000, methods: tuple[str, ...] = ("twincut", "paircut")) 
             peak = peak_gigabytes(decide, n, protect, method)
             beyond = (peak - before) * 1024**3 / n
             print(
-                f"{method:8} {protect:7} flows {before:.2f} GB, peak {peak:.2f} GB: {beyond:.0f} bytes a flow",
+                f"{method:8} {protect:7} flows {before:.2f} GB, peak {peak:.2f} GB: {beyond:.0f}"
+                " bytes a flow",
                 flush=True,
             )
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000, tuple(sys.argv[2:]) or ("twincut", "paircut"))
+    main(
+        int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000,
+        tuple(sys.argv[2:]) or ("twincut", "paircut"),
+    )

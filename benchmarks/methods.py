@@ -1,4 +1,5 @@
-"""Every method on 1 and 10 million synthetic flows against one polars group-by of the same flows."""
+"""Every method on 1 and 10 million synthetic flows against one polars group-by of the same
+flows."""
 
 from __future__ import annotations
 
@@ -53,7 +54,10 @@ def make_alone(n: int) -> None:
 
 
 def main(methods: tuple[str, ...] = tuple(ASKED)) -> None:
-    print(f"{'method':10} {'flows':>11} {'floor':>8} {'method':>8} {'ratio':>6} {'asked':>6} {'peak':>8}")
+    print(
+        f"{'method':10} {'flows':>11} {'floor':>8} {'method':>8} {'ratio':>6} {'asked':>6}"
+        f" {'peak':>8}"
+    )
     took: dict[tuple[str, int], float] = {}
     for n in (MILLION, 10 * MILLION):
         flows = synthetic_flows(n)
@@ -70,13 +74,25 @@ def main(methods: tuple[str, ...] = tuple(ASKED)) -> None:
             peak = peak_gigabytes(run_alone, n, method)
             asked = f"{ASKED[method]:6}" if n == MILLION else f"{'':6}"
             print(
-                f"{method:10} {n:11,} {floor:7.3f}s {time:7.3f}s {time / floor:6.2f} {asked} {peak:6.2f}GB", flush=True
+                f"{method:10} {n:11,} {floor:7.3f}s {time:7.3f}s {time / floor:6.2f} {asked}"
+                f" {peak:6.2f}GB",
+                flush=True,
             )
         if "twincut" in methods and n == MILLION:
             time = best_of(lambda: flowveil.anonymize(flows, "twincut", hierarchy="h3"), repeat=1)  # noqa: B023
-            print(f"{'twincut':10} {n:11,} with its local search {time:.1f}s (asked: below {MOST_SECONDS})", flush=True)
-        print(f"{'(input)':10} {n:11,} {'':8} {'':8} {'':6} {'':6} {peak_gigabytes(make_alone, n):6.2f}GB")
+            print(
+                f"{'twincut':10} {n:11,} with its local search {time:.1f}s (asked: below"
+                f" {MOST_SECONDS})",
+                flush=True,
+            )
+        print(
+            f"{'(input)':10} {n:11,} {'':8} {'':8} {'':6} {'':6}"
+            f" {peak_gigabytes(make_alone, n):6.2f}GB"
+        )
     for method in methods:
         if (method, MILLION) in took:
             growth = took[method, 10 * MILLION] / took[method, MILLION]
-            print(f"{method}: from 1 to 10 million flows {growth:.1f} times as long (asked: at most 13)")
+            print(
+                f"{method}: from 1 to 10 million flows {growth:.1f} times as long (asked: at"
+                " most 13)"
+            )

@@ -1,11 +1,12 @@
 """What the choice of zones reveals to an attacker who knows the method, and whether a margin helps.
 
-Small: a map of four tiles below two parents and one destination, 0 to 5 trips from each tile: 1,295 worlds. A tile is
-confined where all worlds with the same published table have the same number of its trips, above 0 and below k = 3.
+Small: a map of four tiles below two parents and one destination, 0 to 5 trips from each tile: 1,295
+worlds. A tile is confined where all worlds with the same published table have the same number of
+its trips, above 0 and below k = 3.
 
-Real: nothing may be suppressed, so TwinCut divides a zone wherever no cell falls short. A reader of the table concludes
-that dividing any published zone would make a cell short; where a zone is in one cell only, that is a part of this cell.
-Counted is how often that is true.
+Real: nothing may be suppressed, so TwinCut divides a zone wherever no cell falls short. A reader of
+the table concludes that dividing any published zone would make a cell short; where a zone is in one
+cell only, that is a part of this cell. Counted is how often that is true.
 
 A *margin* s: zones are chosen as if k were k + s, cells are published from k on.
 """
@@ -20,13 +21,13 @@ import numpy as np
 
 import flowveil
 from benchmarks.twincut_table import DATA
-from flowveil.errors import InfeasibleError
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Hierarchy
+from flowveil.core.errors import InfeasibleError
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
+from flowveil.core.hierarchy import Hierarchy
 from flowveil.methods import find_method
+from flowveil.publishing.release import Release
 from flowveil.release.plan import NodeZones
-from flowveil.release.release import Release
 
 K_SMALL, K = 3, 10
 WORLDS = np.array([world for world in itertools.product(range(6), repeat=4) if any(world)])
@@ -46,7 +47,7 @@ def main() -> None:
         real()
 
 
-# ---- all worlds of a small map -----------------------------------------------------------------------------------
+# ---- all worlds of a small map -------------------------------------------------------------------
 
 
 def flows_of(world: np.ndarray) -> Flows:
@@ -56,14 +57,25 @@ def flows_of(world: np.ndarray) -> Flows:
         below = [int(tile) for tile in tiles if world[tile]]
         if below:
             parent, code = [*parent, 0], [*code, name]
-            parent, code = [*parent, *[len(code) - 1] * len(below)], [*code, *("abcd"[tile] for tile in below)]
+            parent, code = (
+                [*parent, *[len(code) - 1] * len(below)],
+                [
+                    *code,
+                    *("abcd"[tile] for tile in below),
+                ],
+            )
     tree = Hierarchy.from_parents(parent, np.array(code))[0]
     n = len(seen)
-    return Flows.from_pairs(np.arange(n), np.zeros(n, int), world[seen], origins=tree, destinations=THERE)
+    return Flows.from_pairs(
+        np.arange(n), np.zeros(n, int), world[seen], origins=tree, destinations=THERE
+    )
 
 
 def small() -> None:
-    print("| small map, k = 3, at most 30 % suppressed | worlds with a confined tile | published worlds | mean error |")
+    print(
+        "| small map, k = 3, at most 30 % suppressed | worlds with a confined tile | published"
+        " worlds | mean error |"
+    )
     print("|---|---|---|---|")
     for title, planned, published in (
         ("k = 3", 3, 3),
@@ -96,7 +108,9 @@ def table_of(world: np.ndarray, planned: int, published: int) -> tuple[Table, fl
     if not shown.any():
         return None
     codes = zones.codes(np.arange(len(zones), dtype=np.int32)).tolist()
-    rows = sorted((code, int(n)) for code, n, is_shown in zip(codes, trips, shown, strict=True) if is_shown)
+    rows = sorted(
+        (code, int(n)) for code, n, is_shown in zip(codes, trips, shown, strict=True) if is_shown
+    )
     return tuple(rows), float(np.average(zones.size[shown], weights=trips[shown]))
 
 
@@ -105,15 +119,23 @@ def is_confined(worlds: np.ndarray) -> bool:
     return bool(np.any((worlds == first).all(axis=0) & (first >= 1) & (first < K_SMALL)))
 
 
-# ---- real trips ----------------------------------------------------------------------------------------------------
+# ---- real trips ----------------------------------------------------------------------------------
 
 
 def real() -> None:
-    print("\n| TwinCut, k = 10, nothing suppressed | zones of several tiles | in one cell | truly short | mean error |")
+    print(
+        "\n| TwinCut, k = 10, nothing suppressed | zones of several tiles | in one cell | truly"
+        " short | mean error |"
+    )
     print("|---|---|---|---|---|")
     ends = {"origin": "o_lat,o_lon", "destination": "d_lat,d_lon"}
-    for name, folder, resolution in (("Santiago 8", "santiago_taxi", 8), ("San Francisco 8", "cabspotting_sf", 8)):
-        flows = flowveil.read_trips(str(DATA / folder / "trips.parquet"), resolution=resolution, **ends)
+    for name, folder, resolution in (
+        ("Santiago 8", "santiago_taxi", 8),
+        ("San Francisco 8", "cabspotting_sf", 8),
+    ):
+        flows = flowveil.read_trips(
+            str(DATA / folder / "trips.parquet"), resolution=resolution, **ends
+        )
         for margin in (0, 2, 5, 10):
             release = flowveil.anonymize(flows, "twincut", K + margin, "trips", 0.0, hierarchy="h3")
             coarse, alone, short = concluded(release)
@@ -124,7 +146,8 @@ def real() -> None:
 
 
 def concluded(release: Release) -> tuple[int, int, int]:
-    """Zones of several tiles, those that are in one published cell, and those of which a part of it is below k."""
+    """Zones of several tiles, those that are in one published cell, and those of which a part of it
+    is below k."""
     flows, plan, cells = release.input, release.plan, release.cells
     coarse = alone = short = 0
     for zones, own, tile in (
@@ -141,7 +164,11 @@ def concluded(release: Release) -> tuple[int, int, int]:
             inside = release.cell_of_flow == int(np.flatnonzero(own == zone)[0])
             children = np.flatnonzero(tree.parent == nodes[zone])
             held = [
-                int(flows.trips[inside & (tile >= tree.leaf_start[c]) & (tile < tree.leaf_stop[c])].sum())
+                int(
+                    flows.trips[
+                        inside & (tile >= tree.leaf_start[c]) & (tile < tree.leaf_stop[c])
+                    ].sum()
+                )
                 for c in children.tolist()
             ]
             short += any(0 < n < K for n in held)

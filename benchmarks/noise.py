@@ -2,11 +2,12 @@
 
     python -m benchmarks noise
 
-San Francisco (454,287 trips of 537 cabs), in the two H3 cells of resolution 4 with most ends, zones of level 7. The
-error is the sum of all absolute differences between true and published counts, over all pairs of zones, as a share of
-the trips inside the region. Asked of topdown: at most 2 % with the trip as unit, at most a tenth of laplace's with the
-cab, not above the error of the package inf-tda (PoPETs 2025) on the same input and ε, less than 10 s for all trips, and
-2 GB for 47,000 tiles.
+San Francisco (454,287 trips of 537 cabs), in the two H3 cells of resolution 4 with most ends, zones
+of level 7. The error is the sum of all absolute differences between true and published counts, over
+all pairs of zones, as a share of the trips inside the region. Asked of topdown: at most 2 % with
+the trip as unit, at most a tenth of laplace's with the cab, not above the error of the package
+inf-tda (PoPETs 2025) on the same input and ε, less than 10 s for all trips, and 2 GB for 47,000
+tiles.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def error(release: Any) -> float:
     wide, kept = len(plan.destination_zones), plan.kept
     true_key = plan.origin_zone[kept].astype(np.int64) * wide + plan.destination_zone[kept]
     key, number = np.unique(
-        np.concatenate((true_key, cells.origin.astype(np.int64) * wide + cells.destination)), return_inverse=True
+        np.concatenate((true_key, cells.origin.astype(np.int64) * wide + cells.destination)),
+        return_inverse=True,
     )
     trips = release.input.trips[kept]
     off = np.bincount(number, weights=np.concatenate((-trips, cells.trips)), minlength=len(key))
@@ -63,7 +65,10 @@ def errors(flows: flowveil.Flows, method: str, repeat: int = REPEAT, **options: 
 
 
 def said(values: list[float]) -> str:
-    return f"{statistics.mean(values):.1%} (from {min(values):.1%} to {max(values):.1%}, {len(values)} draws)"
+    return (
+        f"{statistics.mean(values):.1%} (from {min(values):.1%} to {max(values):.1%}, {len(values)}"
+        " draws)"
+    )
 
 
 def print_errors() -> None:
@@ -72,7 +77,10 @@ def print_errors() -> None:
     print(f"region {where['region']}, level {LEVEL}, ε = 1; L1 error as a share of the trips")
     print(f"trip: laplace {said(errors(flows, 'laplace', 1, **where))}")
     print(f"trip: topdown {said(errors(flows, 'topdown', **where))} (asked: at most 2 %)")
-    print(f"trip: topdown, δ = {DELTA:g} {said(errors(flows, 'topdown', delta=DELTA, **where))}", flush=True)
+    print(
+        f"trip: topdown, δ = {DELTA:g} {said(errors(flows, 'topdown', delta=DELTA, **where))}",
+        flush=True,
+    )
     race_with_inf_tda(flows, where)
     cabs = flowveil.read_trips(TRIPS, resolution=LEVEL, person="cab_id")
     for level in (LEVEL, 5):
@@ -80,10 +88,13 @@ def print_errors() -> None:
             options = {**where, "level": level, "bound": bound}
             flat = statistics.mean(errors(cabs, "laplace", 1, **options))
             walked = statistics.mean(errors(cabs, "topdown", 3, **options))
-            print(f"cab, level {level}, bound {bound}: laplace {flat:.0%}, topdown {walked:.0%}", flush=True)
+            print(
+                f"cab, level {level}, bound {bound}: laplace {flat:.0%}, topdown {walked:.0%}",
+                flush=True,
+            )
 
 
-# ---- the race -----------------------------------------------------------------------------------------------------
+# ---- the race ------------------------------------------------------------------------------------
 
 
 def race_with_inf_tda(flows: flowveil.Flows, where: dict[str, Any]) -> None:
@@ -100,22 +111,32 @@ def race_with_inf_tda(flows: flowveil.Flows, where: dict[str, Any]) -> None:
     n = len(cells)
     true = np.zeros(n * n, dtype=np.int64)
     kept = plan.kept
-    np.add.at(true, plan.origin_zone[kept].astype(np.int64) * n + plan.destination_zone[kept], flows.trips[kept])
+    np.add.at(
+        true,
+        plan.origin_zone[kept].astype(np.int64) * n + plan.destination_zone[kept],
+        flows.trips[kept],
+    )
     names = [[f"{int(c):x}" for c in parent_of(cells, r)] for r in range(TOP, LEVEL + 1)]
     levels = [[f"{o}>{d}" for o in level for d in level] for level in names]
     table = pd.Series(true, index=pd.MultiIndex.from_arrays(levels))
     drawn = mechanism.make_gaussian_noise
     # Today's OpenDP takes arrays of 32 bits that may be written to; pandas hands it others.
-    mechanism.make_gaussian_noise = lambda **how: lambda counts: drawn(**how)(np.array(counts, dtype=np.int32))
+    mechanism.make_gaussian_noise = lambda **how: (
+        lambda counts: drawn(**how)(np.array(counts, dtype=np.int32))
+    )
     start = time.perf_counter()
     theirs = mechanism.inf_tda(table, (float(where["epsilon"]), DELTA), 1)
     took = time.perf_counter() - start
     off = table.sub(theirs, fill_value=0).abs().sum() / true.sum()
     print(f"trip: inf-tda, δ = {DELTA:g}, n known: {off:.1%} in {took:.0f} s")
-    # They hide a trip that is replaced by another, we one that is there or not: their noise is √2 times as large.
+    # They hide a trip that is replaced by another, we one that is there or not: their noise is √2
+    # times as large.
     half = epsilon_of(largest_rho(where["epsilon"], DELTA) / 2)
     same = errors(flows, "topdown", delta=DELTA, **{**where, "epsilon": half})
-    print(f"trip: topdown with noise that much larger: {said(same)} (asked: not above theirs)", flush=True)
+    print(
+        f"trip: topdown with noise that much larger: {said(same)} (asked: not above theirs)",
+        flush=True,
+    )
 
 
 def epsilon_of(rho: Any) -> float:
@@ -127,23 +148,28 @@ def epsilon_of(rho: Any) -> float:
     return low
 
 
-# ---- time and memory ----------------------------------------------------------------------------------------------
+# ---- time and memory -----------------------------------------------------------------------------
 
 
 def publish_all_trips(method: str) -> None:
-    """From the file to the folder; in seconds of the processor, because others may use the machine too."""
+    """From the file to the folder.
+
+    In seconds of the processor, because others may use the machine too.
+    """
     clock = time.process_time
     start, began = clock(), time.perf_counter()
     flows = flowveil.read_trips(TRIPS, resolution=LEVEL)
     read = clock()
-    release = flowveil.anonymize(flows, method, epsilon=1, level=LEVEL, region=busiest_region(flows))
+    release = flowveil.anonymize(
+        flows, method, epsilon=1, level=LEVEL, region=busiest_region(flows)
+    )
     counted = clock()
     with tempfile.TemporaryDirectory() as place:
         release.write(Path(place) / "release")
     print(
-        f"{method}, 454,287 trips, processor: reading {read - start:.1f} s, noise {counted - read:.1f} s, writing and "
-        f"checking {clock() - counted:.1f} s; by the clock {time.perf_counter() - began:.1f} s; "
-        f"{len(release.cells):,} pairs (asked: under 10 s)",
+        f"{method}, 454,287 trips, processor: reading {read - start:.1f} s, noise"
+        f" {counted - read:.1f} s, writing and checking {clock() - counted:.1f} s; by the clock"
+        f" {time.perf_counter() - began:.1f} s; {len(release.cells):,} pairs (asked: under 10 s)",
         flush=True,
     )
 
@@ -163,8 +189,8 @@ def count_many_tiles(method: str) -> None:
     zones = release.guarantee.domain["zones"]
     inside = int(release.input.trips[release.plan.kept].sum())
     print(
-        f"{method}: {zones:,} tiles, {zones**2:,} pairs, {inside:,} trips; {len(release.cells):,} published, "
-        f"{took:.1f} s of the processor"
+        f"{method}: {zones:,} tiles, {zones**2:,} pairs, {inside:,} trips; {len(release.cells):,}"
+        f" published, {took:.1f} s of the processor"
     )
 
 
@@ -174,4 +200,7 @@ def main() -> None:
         for method in ("topdown", "privtree"):
             publish_all_trips(method)
     for method in ("topdown", "privtree"):
-        print(f"  peak {peak_gigabytes(count_many_tiles, method):.2f} GB (asked: at most 2)", flush=True)
+        print(
+            f"  peak {peak_gigabytes(count_many_tiles, method):.2f} GB (asked: at most 2)",
+            flush=True,
+        )

@@ -1,4 +1,7 @@
-"""The table of PairCut's page, as Markdown: its error and those of the methods it generalises, at several limits."""
+"""The table of PairCut's page, as Markdown.
+
+Its error and those of the methods it generalises, at several limits.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,17 @@ import flowveil
 from benchmarks.tables import DATA
 
 SETS = {
-    "Santiago, resolution 9": ("santiago_taxi/trips.parquet", {"resolution": 9}, (0.0, 0.01, 0.05, 0.1)),
+    "Santiago, resolution 9": (
+        "santiago_taxi/trips.parquet",
+        {"resolution": 9},
+        (0.0, 0.01, 0.05, 0.1),
+    ),
     "Santiago, resolution 10": ("santiago_taxi/trips.parquet", {"resolution": 10}, (0.0766, 0.1)),
-    "San Francisco, resolution 10": ("cabspotting_sf/trips.parquet", {"resolution": 10}, (0.0, 0.0142, 0.05, 0.1)),
+    "San Francisco, resolution 10": (
+        "cabspotting_sf/trips.parquet",
+        {"resolution": 10},
+        (0.0, 0.0142, 0.05, 0.1),
+    ),
 }
 #: TwinCut without its local search, which takes longer than everything else here.
 METHODS: dict[str, dict[str, Any]] = {
@@ -27,7 +38,10 @@ def main() -> None:
         print("The public data sets are not next to the repository.")
         return
     print(f"Mean generalisation error, k = {K} trips.\n")
-    print(f"| data | limit | {' | '.join(METHODS)} | proven gap |\n|---|---|{'---:|' * (len(METHODS) + 1)}")
+    print(
+        f"| data | limit | {' | '.join(METHODS)} | proven gap"
+        f" |\n|---|---|{'---:|' * (len(METHODS) + 1)}"
+    )
     for name, (path, how, limits) in SETS.items():
         flows = flowveil.read_trips(DATA / path, **how)
         for limit in limits:

@@ -1,17 +1,19 @@
-"""The planner's error: share of trips that a reader misses or misplaces between areas, by method and data set.
+"""The planner's error: share of trips that a reader misses or misplaces between areas, by method
+and data set.
 
     python -m benchmarks planner                                        every set and method
-    python -m benchmarks.planner --sets Santiago --methods layercut,twincut,cellkey,rounding
+    python -m benchmarks.planner --sets Santiago --methods layercut,twincut
 
-Each method publishes with k = 10 trips. The matrix between areas is estimated from the published tables alone, without
-public weights (`flowveil.published.disaggregation`), and compared with all input trips. Areas are H3 cells of
-resolution 7, the tiles of the set's own map, or the sectors of Montpellier. ``fixed`` is what people do today: one
-resolution, or one level of the map, for everything, and cells below k dropped, at most 15 % of the trips: the finest
-one, and with hindsight the one with the least error between these areas.
+Each method publishes with k = 10 trips. The matrix between areas is estimated from the published
+tables alone, without public weights (`flowveil.published.disaggregation`), and compared with all
+input trips. Areas are H3 cells of resolution 7, the tiles of the set's own map, or the sectors of
+Montpellier. ``fixed`` is what people do today: one resolution, or one level of the map, for
+everything, and cells below k dropped, at most 15 % of the trips: the finest one, and with hindsight
+the one with the least error between these areas.
 
-The first table has the errors, and how many times better LayerCut is than the two fixed ones. The second has of
-LayerCut the share published, the mean trip length of the estimate as a share of the true one, cells, and its processor
-time as a multiple of PairCut's (at 10 %).
+The first table has the errors, and how many times better LayerCut is than the two fixed ones. The
+second has of LayerCut the share published, the mean trip length of the estimate as a share of the
+true one, cells, and its processor time as a multiple of PairCut's (at 10 %).
 """
 
 from __future__ import annotations
@@ -31,12 +33,18 @@ import pyarrow.parquet as pq
 import flowveil
 from benchmarks import twincut_table
 from benchmarks.twincut_table import DATA
-from flowveil.flows import Flows, group_pairs
-from flowveil.hierarchy import Hierarchy, Ints
-from flowveil.methods.cellkey import with_trial_keys
+from flowveil.core.arrays import Ints
+from flowveil.core.flows import Flows, group_pairs
+from flowveil.core.hierarchy import Hierarchy
 from flowveil.published.disaggregation import disaggregate
 from flowveil.published.tables import lookup_table, zones_table
-from flowveil.published.zone_overlaps import Overlap, h3_overlap, hexagons_around, map_overlap, outline_overlap
+from flowveil.published.zone_overlaps import (
+    Overlap,
+    h3_overlap,
+    hexagons_around,
+    map_overlap,
+    outline_overlap,
+)
 from flowveil.release.boundary import to_published
 from flowveil.zoning.h3 import parent_of
 
@@ -50,13 +58,9 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "atg-dual 10 %": ("atg-dual", {"max_suppressed": 0.1}),
     "odkanon": ("odkanon", {}),
 }
-#: Run where they are named: CurveCut takes minutes; perturbed counts have no k, and zones of the level of the areas.
+#: Run where it is named, because it takes minutes.
 NAMED: dict[str, tuple[str, dict[str, Any]]] = {
     "curvecut 10 %": ("curvecut", {"max_suppressed": 0.1}),
-    "cellkey": ("cellkey", {}),
-    "cellkey, variance 0.14": ("cellkey", {"variance": 0.14, "maximum": 2, "small": 0}),
-    "rounding": ("rounding", {}),
-    "rounding, controlled": ("rounding", {"mode": "controlled"}),
 }
 ENDS = ("origin", "destination")
 Table = dict[tuple[str, str], float]
@@ -96,7 +100,7 @@ SETS: dict[str, Callable[[], Flows]] = {
 }
 
 
-# ---- areas -------------------------------------------------------------------------------------------------------
+# ---- areas ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,14 +124,18 @@ class Areas:
             return cls(flows, {}, None)
         if name.startswith("Montpellier"):
             as_text = pa_csv.ConvertOptions(column_types={"sector": pa.string()})
-            table = pa_csv.read_csv(DATA / "montpellier_emd/sectors.csv", convert_options=as_text).to_pylist()
+            table = pa_csv.read_csv(
+                DATA / "montpellier_emd/sectors.csv", convert_options=as_text
+            ).to_pylist()
             places = {row["sector"]: (row["lat"], row["lon"]) for row in table}
             tiles = tree.leaf_node
             above = tree.code_text(tree.parent[tiles]).tolist()
             return cls(flows, places, dict(zip(tree.code_text(tiles).tolist(), above, strict=True)))
         assert tree.geography is not None
         centers = zip(*tree.geography.centers(tree.leaf_node), strict=True)
-        return cls(flows, dict(zip(tree.code_text(tree.leaf_node).tolist(), centers, strict=True)), None)
+        return cls(
+            flows, dict(zip(tree.code_text(tree.leaf_node).tolist(), centers, strict=True)), None
+        )
 
     def of_tiles(self, tree: Hierarchy) -> np.ndarray:
         """The area of each tile."""
@@ -135,24 +143,37 @@ class Areas:
         if codes.dtype == np.uint64:
             return np.array([format(cell, "x") for cell in parent_of(codes, LEVEL).tolist()])
         texts = tree.code_text(tree.leaf_node)
-        return texts if self.sectors is None else np.array([self.sectors[code] for code in texts.tolist()])
+        return (
+            texts
+            if self.sectors is None
+            else np.array([self.sectors[code] for code in texts.tolist()])
+        )
 
     def true(self) -> Table:
         """All input trips."""
         flows = self.flows
-        ends = [self.of_tiles(flows.origins)[flows.origin], self.of_tiles(flows.destinations)[flows.destination]]
+        ends = [
+            self.of_tiles(flows.origins)[flows.origin],
+            self.of_tiles(flows.destinations)[flows.destination],
+        ]
         return summed(*ends, flows.trips.astype(np.float64))
 
-    def overlap(self, zones: pa.Table, lookup: pa.Table | None, end: str, *, boxed: bool = False) -> Overlap:
+    def overlap(
+        self, zones: pa.Table, lookup: pa.Table | None, end: str, *, boxed: bool = False
+    ) -> Overlap:
         """How published zones and areas overlap."""
         if self.flows.intake.resolution is None and not boxed:
             assert lookup is not None
             if self.sectors is not None:
-                tiles = pa.array([self.sectors[tile] for tile in lookup["tile"].to_pylist()], pa.string())
+                tiles = pa.array(
+                    [self.sectors[tile] for tile in lookup["tile"].to_pylist()], pa.string()
+                )
                 lookup = lookup.set_column(lookup.schema.get_field_index("tile"), "tile", tiles)
             return map_overlap(zones, lookup, end, places=self.places, worth=None)
         if not boxed:
-            return h3_overlap(zones, end, level=LEVEL, resolution=int(self.flows.intake.resolution or LEVEL))
+            return h3_overlap(
+                zones, end, level=LEVEL, resolution=int(self.flows.intake.resolution or LEVEL)
+            )
         if self.flows.intake.resolution is not None:
             return outline_overlap(zones, end, *hexagons_around(zones, LEVEL))
         tree = self.flows.whole_map
@@ -174,7 +195,9 @@ def summed(origin: Any, destination: Any, values: Any) -> Table:
 def estimated(cells: pa.Table, ends: list[Overlap]) -> Table:
     """What a reader gets."""
     found = disaggregate(cells, ends[0], ends[1])
-    return summed(found.origins[found.origin], found.destinations[found.destination], found.values["trips"])
+    return summed(
+        found.origins[found.origin], found.destinations[found.destination], found.values["trips"]
+    )
 
 
 def misplaced(true: Table, found: Table) -> float:
@@ -185,7 +208,11 @@ def misplaced(true: Table, found: Table) -> float:
 def mean_length(pairs: Table, ends: list[Overlap]) -> float:
     """Mean distance between the centres of areas that have one, in kilometres."""
     place = [dict(zip(e.codes.tolist(), zip(e.lat, e.lon, strict=True), strict=True)) for e in ends]
-    known = [(*place[0][o], *place[1][d], v) for (o, d), v in pairs.items() if o in place[0] and d in place[1]]
+    known = [
+        (*place[0][o], *place[1][d], v)
+        for (o, d), v in pairs.items()
+        if o in place[0] and d in place[1]
+    ]
     rows = np.array(known)
     rows = rows[~np.isnan(rows).any(axis=1)]
     if len(rows) == 0:
@@ -195,15 +222,20 @@ def mean_length(pairs: Table, ends: list[Overlap]) -> float:
     return float(np.average(12_742 * np.arcsin(np.sqrt(half)), weights=rows[:, 4]))
 
 
-# ---- one resolution for everything -----------------------------------------------------------------------------
+# ---- one resolution for everything ---------------------------------------------------------------
 
 
 def fixed_levels(areas: Areas, true: Table) -> list[tuple[float, str]]:
-    """Errors of one level for both ends, the finest first, of those that drop at most `MOST_DROPPED`; with names."""
+    """Errors of one level for both ends, the finest first, of those that drop at most
+    `MOST_DROPPED`; with names."""
     flows = areas.flows
     found = []
     for level, nodes in levels(flows):
-        pairs = group_pairs(nodes[0][flows.origin], nodes[1][flows.destination], *(len(t.code) for t in trees(flows)))
+        pairs = group_pairs(
+            nodes[0][flows.origin],
+            nodes[1][flows.destination],
+            *(len(t.code) for t in trees(flows)),
+        )
         trips = pairs.sum(flows.trips.astype(np.float64))
         kept = trips >= K
         if 1 - trips[kept].sum() / trips.sum() > MOST_DROPPED:
@@ -213,9 +245,16 @@ def fixed_levels(areas: Areas, true: Table) -> list[tuple[float, str]]:
             for tree, number in zip(trees(flows), (pairs.origin, pairs.destination), strict=True)
         ]
         cells = pa.table(
-            {"origin_zone": codes[0].tolist(), "destination_zone": codes[1].tolist(), "trips": trips[kept]}
+            {
+                "origin_zone": codes[0].tolist(),
+                "destination_zone": codes[1].tolist(),
+                "trips": trips[kept],
+            }
         )
-        ends = [areas.overlap(*tables_of_nodes(areas, end, codes[at]), end) for at, end in enumerate(ENDS)]
+        ends = [
+            areas.overlap(*tables_of_nodes(areas, end, codes[at]), end)
+            for at, end in enumerate(ENDS)
+        ]
         found.append((misplaced(true, estimated(cells, ends)), level))
     return found
 
@@ -236,7 +275,9 @@ def levels(flows: Flows) -> Iterator[tuple[str, list[Ints]]]:
         for tree in trees(flows):
             node = tree.leaf_node.copy()
             for _ in range(tree.max_depth):
-                node = np.where((tree.parent[node] >= 0) & (tree.level[node] > level), tree.parent[node], node)
+                node = np.where(
+                    (tree.parent[node] >= 0) & (tree.level[node] > level), tree.parent[node], node
+                )
             nodes.append(node.astype(np.int32))
         yield f"level {level}", nodes
 
@@ -249,7 +290,10 @@ def tables_of_nodes(areas: Areas, end: str, codes: Any) -> tuple[pa.Table, pa.Ta
         return pa.table({**zones, "h3_cells": [[code] for code in distinct]}), None
     tree = areas.flows.whole_map
     assert tree is not None
-    number = {code: n for n, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}
+    number = {
+        code: n
+        for n, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())
+    }
     tiles = tree.code_text(tree.leaf_node).tolist()
     rows = [
         (code, end, tile)
@@ -261,7 +305,7 @@ def tables_of_nodes(areas: Areas, end: str, codes: Any) -> tuple[pa.Table, pa.Ta
     )
 
 
-# ---- the tables --------------------------------------------------------------------------------------------------
+# ---- the tables ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -279,17 +323,18 @@ def measure(areas: Areas, true: Table, method: str, limit: dict[str, Any]) -> Re
     """Runs a method; None where it cannot be run on this set."""
     begin = time.process_time()
     try:
-        if flowveil.METHODS[method].promises == "perturbation":
-            level = None if areas.flows.intake.resolution is None else LEVEL
-            release: Any = flowveil.anonymize(with_trial_keys(areas.flows), method, level=level, **limit)
-        else:
-            release = flowveil.anonymize(areas.flows, method, K, "trips", **limit)
+        release: Any = flowveil.anonymize(areas.flows, method, K, "trips", **limit)
         seconds = time.process_time() - begin
         published = to_published(release)
         zones = zones_table(published)
         lookup = lookup_table(published, zones)
         ends = [areas.overlap(zones, lookup, end, boxed=release.kind == "boxed") for end in ENDS]
-    except (flowveil.InfeasibleError, flowveil.ParameterError, flowveil.DataError, flowveil.MissingExtraError):
+    except (
+        flowveil.InfeasibleError,
+        flowveil.ParameterError,
+        flowveil.DataError,
+        flowveil.MissingExtraError,
+    ):
         return None
     found = estimated(published.cells, ends)
     share = float(release.cells.trips.sum() / areas.flows.trips.sum())
@@ -299,11 +344,16 @@ def measure(areas: Areas, true: Table, method: str, limit: dict[str, Any]) -> Re
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sets", default="", help="names, or beginnings of names, with commas between")
+    parser.add_argument(
+        "--sets", default="", help="names, or beginnings of names, with commas between"
+    )
     parser.add_argument("--methods", default="", help="the same for methods")
     given, _ = parser.parse_known_args()
     methods = _chosen({**METHODS, **NAMED} if given.methods else METHODS, given.methods)
-    print(f"| data | {' | '.join(name for name, _ in methods)} | finest fixed | best fixed | LayerCut is better |")
+    print(
+        f"| data | {' | '.join(name for name, _ in methods)} | finest fixed | best fixed | LayerCut"
+        " is better |"
+    )
     print(f"|---|{'---:|' * len(methods)}---:|---:|---:|", flush=True)
     further = []
     for name, read in _chosen(SETS, given.sets):
@@ -315,20 +365,31 @@ def main() -> None:
         results = {title: measure(areas, true, *run) for title, run in methods}
         errors = [f"{one.error:.2%}" if one else "–" for one in results.values()]
         own, pair = results.get("layercut"), results.get("paircut 10 %")
-        times = ", ".join(f"{error / own.error:.1f}" if own and own.error > 1e-6 else "–" for error, _ in both)
+        times = ", ".join(
+            f"{error / own.error:.1f}" if own and own.error > 1e-6 else "–" for error, _ in both
+        )
         named = " | ".join(f"{error:.2%} ({level})" for error, level in both)
         print(f"| {name} | {' | '.join(errors)} | {named} | {times} times |", flush=True)
         if own:
             slower = f"{own.seconds / pair.seconds:.2f}" if pair else "–"
-            further.append(f"| {name} | {own.published:.2%} | {own.length:.3f} | {own.cells:,} | {slower} |")
-    print("\n| data | LayerCut publishes | mean trip length | cells | processor time against PairCut |")
+            further.append(
+                f"| {name} | {own.published:.2%} | {own.length:.3f} | {own.cells:,} | {slower} |"
+            )
+    print(
+        "\n| data | LayerCut publishes | mean trip length | cells | processor time against"
+        " PairCut |"
+    )
     print("|---|---:|---:|---:|---:|")
     print("\n".join(further), flush=True)
 
 
 def _chosen(known: dict[str, Any], names: str) -> list[tuple[str, Any]]:
     wanted = [name.strip().lower() for name in names.split(",") if name.strip()]
-    return [(n, v) for n, v in known.items() if not wanted or any(n.lower().startswith(w) for w in wanted)]
+    return [
+        (n, v)
+        for n, v in known.items()
+        if not wanted or any(n.lower().startswith(w) for w in wanted)
+    ]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""Points to H3 cells: the columns of `flowveil.zoning.points`, h3's own loop, and libraries that take columns.
+"""Points to H3 cells: the columns of `flowveil.zoning.points`, h3's own loop, and libraries that
+take columns.
 
-Processor time, which a busy machine changes little, and on how many points each differs from h3: on points of the globe
-drawn at random, and on the corners of cells, where rounding decides. Libraries are measured where they are installed.
+Processor time, which a busy machine changes little, and on how many points each differs from h3: on
+points of the globe drawn at random, and on the corners of cells, where rounding decides. Libraries
+are measured where they are installed.
 """
 
 from __future__ import annotations
@@ -48,16 +50,28 @@ def main(n: int = 2_000_000) -> None:
     near = 48.8 + rng.normal(0, 0.2, n), 2.3 + rng.normal(0, 0.3, n)
     globe = np.degrees(np.arcsin(rng.uniform(-1, 1, n // 5))), rng.uniform(-180, 180, n // 5)
     cells = index_one_by_one(globe[0][:3000], globe[1][:3000], 10).tolist()
-    corners = np.array([corner for cell in cells for corner in h3_int.cell_to_boundary(cell)]).T.copy()
-    print(f"{n:,} points around Paris timed; {len(globe[0]):,} of the globe and {len(corners[0]):,} corners compared")
+    corners = np.array(
+        [corner for cell in cells for corner in h3_int.cell_to_boundary(cell)]
+    ).T.copy()
+    print(
+        f"{n:,} points around Paris timed; {len(globe[0]):,} of the globe and {len(corners[0]):,}"
+        " corners compared"
+    )
     truth = [index_one_by_one(*points, 10) for points in (globe, corners)]
     for name, index in ways().items():
         index(*near, 10)
         start = time.process_time()
         index(*near, 10)
         seconds = time.process_time() - start
-        differ = [np.count_nonzero(index(*p, 10) != t) for p, t in zip((globe, corners), truth, strict=True)]
-        print(f"{name:16s} {1e9 * seconds / n:6.0f} ns a point, differs on {differ[0]:,} and {differ[1]:,}", flush=True)
+        differ = [
+            np.count_nonzero(index(*p, 10) != t)
+            for p, t in zip((globe, corners), truth, strict=True)
+        ]
+        print(
+            f"{name:16s} {1e9 * seconds / n:6.0f} ns a point, differs on {differ[0]:,} and"
+            f" {differ[1]:,}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

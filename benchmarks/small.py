@@ -1,10 +1,12 @@
-"""What small releases cost: processor seconds to read, anonymise, write and verify one of every kind, and of commands.
+"""What small releases cost: processor seconds to read, anonymise, write and verify one of every
+kind, and of commands.
 
     python -m benchmarks.small [--repeat 5] [--only TEXT]
 
-Tests make thousands of such releases and start hundreds of such processes, so this is what the suite costs. Every
-figure is the smallest of several runs in one process, after one that is not counted (it imports and compiles); writing
-contains the check of the draft. Those of commands are of whole processes.
+Tests make thousands of such releases and start hundreds of such processes, so this is what the
+suite costs. Every figure is the smallest of several runs in one process, after one that is not
+counted (it imports and compiles); writing contains the check of the draft. Those of commands are of
+whole processes.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ def trips(rows: int = 600) -> pa.Table:
             *(("destination", "lat", 48.86), ("destination", "lon", 2.36)),
         )
     }
-    start = np.datetime64("2024-03-04T00:00:00") + (rng.beta(2, 2, rows) * 86_000).astype("timedelta64[s]")
+    start = np.datetime64("2024-03-04T00:00:00") + (rng.beta(2, 2, rows) * 86_000).astype(
+        "timedelta64[s]"
+    )
     return pa.table(
         {
             **ends,
@@ -74,7 +78,9 @@ def kinds() -> dict[str, tuple[Callable[[], Any], Callable[[Any], Any], dict[str
     """How each kind of release is read and anonymised, and its exports."""
     table, (moves, zones) = trips(), mapped()
     anonymize: Any = flowveil.anonymize
-    places = table.select([name for name in table.column_names if name.endswith(("lat", "lon", "sex", "start"))])
+    places = table.select(
+        [name for name in table.column_names if name.endswith(("lat", "lon", "sex", "start"))]
+    )
     people = {"resolution": 7, "person": "person"}
 
     def read(**options: Any) -> Callable[[], Any]:
@@ -99,12 +105,22 @@ def kinds() -> dict[str, tuple[Callable[[], Any], Callable[[Any], Any], dict[str
             lambda flows: flowveil.anonymize_slices(flows, k=5),
             {},
         ),
-        "mondrian": (read(resolution=7), lambda flows: anonymize(flows, k=5, method="mondrian"), {}),
+        "mondrian": (
+            read(resolution=7),
+            lambda flows: anonymize(flows, k=5, method="mondrian"),
+            {},
+        ),
         "glove": (read(resolution=7), lambda flows: anonymize(flows, k=5, method="glove"), {}),
-        "laplace": (read(resolution=7), lambda flows: anonymize(flows, method="laplace", **noise), {}),
+        "laplace": (
+            read(resolution=7),
+            lambda flows: anonymize(flows, method="laplace", **noise),
+            {},
+        ),
         "topdown": (
             read(resolution=7),
-            lambda flows: anonymize(flows, method="topdown", epsilon=2.0, level=7, region="841fb47ffffffff"),
+            lambda flows: anonymize(
+                flows, method="topdown", epsilon=2.0, level=7, region="841fb47ffffffff"
+            ),
             {},
         ),
         "folded": (
@@ -143,7 +159,8 @@ def costs(name: str, *, repeat: int) -> list[float]:
 
 
 def command_costs(*, repeat: int) -> list[float]:
-    """Processor seconds of whole processes: help, anonymising a small CSV, verifying what came of it."""
+    """Processor seconds of whole processes: help, anonymising a small CSV, verifying what came of
+    it."""
     with tempfile.TemporaryDirectory() as place:
         source, folder = Path(place, "trips.csv"), Path(place, "release")
         pyarrow.csv.write_csv(trips(), source)
@@ -160,7 +177,9 @@ def command_costs(*, repeat: int) -> list[float]:
 
 def _process(words: list[str]) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([sys.executable, "-m", "flowveil", *words], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "flowveil", *words], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise RuntimeError(f"{words[0]}: {done.stdout}{done.stderr}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -169,7 +188,9 @@ def _process(words: list[str]) -> float:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--only", default="", help="kinds with this in their name")
     given = parser.parse_args()
@@ -177,9 +198,14 @@ def main() -> None:
     for name in kinds():
         if given.only in name:
             figures = costs(name, repeat=given.repeat)
-            print(f"| {name} | " + " | ".join(f"{seconds:.3f}" for seconds in figures) + " |", flush=True)
+            print(
+                f"| {name} | " + " | ".join(f"{seconds:.3f}" for seconds in figures) + " |",
+                flush=True,
+            )
     if given.only in "commands":
-        print("\n| processor seconds | " + " | ".join(COMMANDS) + " |\n|---|" + "---|" * len(COMMANDS))
+        print(
+            "\n| processor seconds | " + " | ".join(COMMANDS) + " |\n|---|" + "---|" * len(COMMANDS)
+        )
         figures = command_costs(repeat=given.repeat)
         print("| a process | " + " | ".join(f"{seconds:.3f}" for seconds in figures) + " |")
 

@@ -3,14 +3,17 @@
     make soak
     python -m benchmarks.soak --sessions 50 --runs 200 --inputs 10000 --folders 10000
 
-- **Sessions**: uploads that arrive, break off or are no table; jobs that end or are cancelled; in between the server is
-  killed. After each session its private folder is empty, and after a start only one private folder exists.
-- **Runs**: `anonymize` over an earlier release, killed (SIGKILL) at a random write or at a random time; every fourth
-  with a ledger. Afterwards the folder is the earlier release, the new one, or missing. The next start restores what was
-  moved aside and removes the rest. A release that exists is in its ledger.
+- **Sessions**: uploads that arrive, break off or are no table; jobs that end or are cancelled; in
+  between the server is killed. After each session its private folder is empty, and after a start
+  only one private folder exists.
+- **Runs**: `anonymize` over an earlier release, killed (SIGKILL) at a random write or at a random
+  time; every fourth with a ledger. Afterwards the folder is the earlier release, the new one, or
+  missing. The next start restores what was moved aside and removes the rest. A release that exists
+  is in its ledger.
 - **Inputs and folders**: `benchmarks.fuzz_reading` and `benchmarks.fuzz_verify`.
 
-Prints counts and resident memory, and a line for each problem; the exit code is 1 if there is any. Needs /proc.
+Prints counts and resident memory, and a line for each problem; the exit code is 1 if there is any.
+Needs /proc.
 """
 
 from __future__ import annotations
@@ -37,8 +40,8 @@ from pyarrow import csv
 
 from benchmarks import fuzz_reading, fuzz_verify
 from benchmarks.workbench import Page, memory
-from flowveil.output import scratch_folder, try_place
-from flowveil.sources.synthetic import synthetic_survey
+from flowveil.reading.sources.synthetic import synthetic_survey
+from flowveil.system.output import scratch_folder, try_place
 from samples.killed import KILL_AT_CHANGE
 
 #: Releases of two titles differ in their bytes, and either may replace the other.
@@ -59,7 +62,7 @@ def environment(temporary: Path) -> dict[str, str]:
     }
 
 
-# ---- killed runs -------------------------------------------------------------------------------------------------
+# ---- killed runs ---------------------------------------------------------------------------------
 
 
 class KilledRuns:
@@ -93,7 +96,17 @@ class KilledRuns:
                 self._reset()
 
     def _start(self, last: int, title: str, *, ledger: bool) -> subprocess.Popen[str]:
-        command = ["anonymize", self._trips, "--k", "5", "--resolution", "7", "--title", title, "--quiet"]
+        command = [
+            "anonymize",
+            self._trips,
+            "--k",
+            "5",
+            "--resolution",
+            "7",
+            "--title",
+            title,
+            "--quiet",
+        ]
         command += ["--out", self._release]
         if ledger:
             command += ["--ledger", self._folder / "ledger"]
@@ -101,7 +114,7 @@ class KilledRuns:
             [
                 sys.executable,
                 "-c",
-                KILL_AT_CHANGE + "from flowveil.cli import main; main()",
+                KILL_AT_CHANGE + "from flowveil.apps.cli import main; main()",
                 str(last),
                 *map(str, command),
             ],
@@ -119,7 +132,8 @@ class KilledRuns:
     def run(self, number: int) -> None:
         """Runs once, kills, and checks what is left."""
         ledger = number % 4 == 3
-        # A ledger refuses a second release of the same trips, and a release in it may not be replaced by one outside.
+        # A ledger refuses a second release of the same trips, and a release in it may not be
+        # replaced by one outside.
         if ledger or number % 4 == 0:
             self._reset()
         before = content(self._release)
@@ -138,7 +152,9 @@ class KilledRuns:
         left = content(self._release)
         if left and left not in self._known:
             self.problems.append(f"run {number}: a part of a release is in its place")
-        self.ended["drafts left by a kill"] += any(path.name.startswith(".") for path in self._folder.iterdir())
+        self.ended["drafts left by a kill"] += any(
+            path.name.startswith(".") for path in self._folder.iterdir()
+        )
         self._check_next_start(number, before, ledger)
 
     def _check_next_start(self, number: int, before: str, ledger: bool) -> None:
@@ -152,18 +168,31 @@ class KilledRuns:
         allowed = {"release", "ledger"} if ledger else {"release"}
         remains = [path for path in self._folder.iterdir() if path.name not in allowed]
         # Python itself tries a temporary folder with a small file.
-        remains += [path for path in self._temporary.iterdir() if not (path.is_file() and path.read_bytes() in _PROBES)]
+        remains += [
+            path
+            for path in self._temporary.iterdir()
+            if not (path.is_file() and path.read_bytes() in _PROBES)
+        ]
         for path in remains:
             inside = sorted(p.name for p in path.iterdir()) if path.is_dir() else "a file"
             self.problems.append(f"run {number}: left behind {path.name}: {inside}")
             shutil.rmtree(path, ignore_errors=True)
         if ledger and left:
-            command = [sys.executable, "-m", "flowveil", "--quiet", "ledger", self._folder / "ledger"]
+            command = [
+                sys.executable,
+                "-m",
+                "flowveil",
+                "--quiet",
+                "ledger",
+                self._folder / "ledger",
+            ]
             code = subprocess.run(
                 command, capture_output=True, env=environment(self._temporary), check=False
             ).returncode
             manifest = hashlib.sha256((self._release / "manifest.json").read_bytes()).hexdigest()
-            if code or manifest not in (self._folder / "ledger" / "ledger.jsonl").read_text("utf-8"):
+            if code or manifest not in (self._folder / "ledger" / "ledger.jsonl").read_text(
+                "utf-8"
+            ):
                 self.problems.append(f"run {number}: the release is not in its ledger")
 
 
@@ -177,7 +206,7 @@ def content(folder: Path) -> str:
     ).hexdigest()
 
 
-# ---- the workbench -----------------------------------------------------------------------------------------------
+# ---- the workbench -------------------------------------------------------------------------------
 
 
 class Sessions:
@@ -205,12 +234,18 @@ class Sessions:
         """A workbench, stopped or killed at the end."""
         command = [sys.executable, "-m", "flowveil", "serve", "--port", "0", "--no-open"]
         served = subprocess.Popen(
-            command, cwd=self._root, stdout=subprocess.PIPE, text=True, env=environment(self._temporary)
+            command,
+            cwd=self._root,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(self._temporary),
         )
         try:
             assert served.stdout is not None
             page = Page(re.search(r"http://\S+", served.stdout.readline())[0])  # type: ignore[index]
-            self._expect(len(list(self._temporary.iterdir())) == 1, "a start left an older private folder")
+            self._expect(
+                len(list(self._temporary.iterdir())) == 1, "a start left an older private folder"
+            )
             self.megabytes.append([])
             yield page, served.pid
         finally:
@@ -219,7 +254,9 @@ class Sessions:
             assert served.stdout is not None
             served.stdout.close()
         self.done["servers killed" if kill else "servers stopped"] += 1
-        self._expect(kill or not any(self._temporary.iterdir()), "a stopped server left its private folder")
+        self._expect(
+            kill or not any(self._temporary.iterdir()), "a stopped server left its private folder"
+        )
 
     def _expect(self, holds: bool, problem: str) -> None:
         if not holds:
@@ -237,11 +274,15 @@ class Sessions:
         remains: list[Path] = []
         # A cancelled process is killed at once; its files are removed when it has ended.
         for _ in range(100):
-            remains = [path for name in ("files", "jobs", "releases") for path in (room / name).iterdir()]
+            remains = [
+                path for name in ("files", "jobs", "releases") for path in (room / name).iterdir()
+            ]
             if not remains:
                 break
             time.sleep(0.1)
-        self._expect(not remains, f"files of a session are left: {sorted(p.suffix for p in remains)}")
+        self._expect(
+            not remains, f"files of a session are left: {sorted(p.suffix for p in remains)}"
+        )
         self.megabytes[-1].append(memory(pid))
 
     def _upload(self, page: Page) -> None:
@@ -286,7 +327,7 @@ class Sessions:
         self._expect(False, f"a job '{kind}' did not end")
 
 
-# ---- all of it ---------------------------------------------------------------------------------------------------
+# ---- all of it -----------------------------------------------------------------------------------
 
 
 def growth(megabytes: list[float]) -> tuple[float, float]:
@@ -304,8 +345,14 @@ def soak_sessions(place: Path, count: int, seed: int) -> list[str]:
         for _ in range(count - count // 10):
             soak.session(page, pid)
     first, last = growth(soak.megabytes[-1])
-    print(f"workbench: {dict(sorted(soak.done.items()))}; server {first:.0f} MB, at the end {last:.0f} MB", flush=True)
-    return soak.problems + [f"the server grew from {first:.0f} to {last:.0f} MB"] * (last - first > GROWTH)
+    print(
+        f"workbench: {dict(sorted(soak.done.items()))}; server {first:.0f} MB, at the end"
+        f" {last:.0f} MB",
+        flush=True,
+    )
+    return soak.problems + [f"the server grew from {first:.0f} to {last:.0f} MB"] * (
+        last - first > GROWTH
+    )
 
 
 def soak_runs(place: Path, count: int, seed: int) -> list[str]:
@@ -337,7 +384,9 @@ def soak_folders(count: int, seed: int) -> list[str]:
     problems, first = [], seed
     with tempfile.TemporaryDirectory(prefix="flowveil-soak-") as place:
         while first < seed + count:
-            first, lines = fuzz_verify._block(first, min(fuzz_verify.PER_PROCESS, seed + count - first), None, place)
+            first, lines = fuzz_verify._block(
+                first, min(fuzz_verify.PER_PROCESS, seed + count - first), None, place
+            )
             problems += lines
     print(f"folders: {count} changed", flush=True)
     return [f"folder {line}" for line in problems]

@@ -1,14 +1,17 @@
-"""Spark and DuckDB: the release of the same trips by both engines, in one run, in seconds and processor seconds.
+"""Spark and DuckDB: the release of the same trips by both engines, in one run, in seconds and
+processor seconds.
 
-The trips are those of `benchmarks.scale`. Each side is a separate process; its processor seconds are those of all
-processes that it starts: Java, and the Pythons of the workers. Three sides:
+The trips are those of `benchmarks.scale`. Each side is a separate process; its processor seconds
+are those of all processes that it starts: Java, and the Pythons of the workers. Three sides:
 
 - ``duckdb``: one machine;
 - ``spark``: ``local[2]``, all flows with numbers for persons on the driver;
-- ``cluster``: ``local-cluster[2,1,2048]``, executors in separate processes, and persons stay with them. The memory
-  of the driver is the most that its Python and its Java have had in memory (VmHWM) at any time, each by itself.
+- ``cluster``: ``local-cluster[2,1,2048]``, executors in separate processes, and persons stay with
+  them. The memory of the driver is the most that its Python and its Java have had in memory (VmHWM)
+  at any time, each by itself.
 
-    python -m benchmarks.spark FOLDER_OF_TRIPS [--sides duckdb,spark,cluster] [--driver-memory 1g] [--read-only]
+    python -m benchmarks.spark FOLDER_OF_TRIPS [--sides duckdb,spark,cluster] [--driver-memory 1g]
+    [--read-only]
 """
 
 from __future__ import annotations
@@ -66,11 +69,19 @@ def most_memory(process: int) -> float:
 
 def digest_of(flows: Any) -> str:
     """The flows, without their persons."""
-    columns = (flows.origin, flows.destination, flows.trips, flows.origins.code, flows.destinations.code)
+    columns = (
+        flows.origin,
+        flows.destination,
+        flows.trips,
+        flows.origins.code,
+        flows.destinations.code,
+    )
     return hashlib.sha256(b"".join(column.tobytes() for column in columns)).hexdigest()
 
 
-def one_side(side: str, folder: Path, driver_memory: str, driver_flows: int | None, *, read_only: bool) -> None:
+def one_side(
+    side: str, folder: Path, driver_memory: str, driver_flows: int | None, *, read_only: bool
+) -> None:
     """Read, decide and write, and print what it took."""
     import flowveil
 
@@ -82,7 +93,9 @@ def one_side(side: str, folder: Path, driver_memory: str, driver_flows: int | No
             "spark.driver.maxResultSize": "0",
             "spark.ui.enabled": "false",
         }
-        os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join(f"--conf {k}={v}" for k, v in settings.items()) + " pyspark-shell"
+        os.environ["PYSPARK_SUBMIT_ARGS"] = (
+            " ".join(f"--conf {k}={v}" for k, v in settings.items()) + " pyspark-shell"
+        )
         os.environ["PYSPARK_PYTHON"] = sys.executable
         how["engine"] = "spark"
         # All rows go to the driver, however many, unless persons are to stay with the executors.
@@ -96,7 +109,9 @@ def one_side(side: str, folder: Path, driver_memory: str, driver_flows: int | No
             steps = [
                 lambda made: flowveil.anonymize(made, METHOD, k=K, protect="people"),
                 lambda made: made.write(Path(out) / "release"),
-                lambda _: hashlib.sha256((Path(out) / "release" / "manifest.json").read_bytes()).hexdigest(),
+                lambda _: hashlib.sha256(
+                    (Path(out) / "release" / "manifest.json").read_bytes()
+                ).hexdigest(),
             ]
         result: Any = flows
         for step in steps:
@@ -119,7 +134,9 @@ def one_side(side: str, folder: Path, driver_memory: str, driver_flows: int | No
         "digest": result,
     }
     if side != "duckdb":
-        java = [p for p in family()[1:] if b"SparkSubmit" in Path(f"/proc/{p}/cmdline").read_bytes()]
+        java = [
+            p for p in family()[1:] if b"SparkSubmit" in Path(f"/proc/{p}/cmdline").read_bytes()
+        ]
         found["java_gb"] = max(map(most_memory, java))
     print(json.dumps(found))
 
@@ -136,26 +153,44 @@ def main(words: Sequence[str] = ()) -> None:
     options = parser.parse_args(words)
     if options.only:
         read_only = options.read_only
-        return one_side(options.only, options.folder, options.driver_memory, options.driver_flows, read_only=read_only)
+        return one_side(
+            options.only,
+            options.folder,
+            options.driver_memory,
+            options.driver_flows,
+            read_only=read_only,
+        )
     print(
-        "| side | flows | with persons | read s | decide s | write s | all s (processor; reading, deciding) | "
-        f"Python GB | Java GB | the same bytes |\n|---|{'---:|' * 8}---|"
+        "| side | flows | with persons | read s | decide s | write s | all s (processor; reading,"
+        f" deciding) | Python GB | Java GB | the same bytes |\n|---|{'---:|' * 8}---|"
     )
     first: dict[str, Any] = {}
     for side in options.sides.split(","):
         flows = first.get("flows") or options.driver_flows
         more = ["--driver-flows", str(flows)] if flows else []
         more += ["--read-only"] if options.read_only else []
-        command = [sys.executable, "-m", "benchmarks.spark", str(options.folder), "--only", side, *more]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.spark",
+            str(options.folder),
+            "--only",
+            side,
+            *more,
+        ]
         command += ["--driver-memory", options.driver_memory]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
         found = json.loads(done.stdout.splitlines()[-1])
         first = first or found
-        processor = f"{found['processor']:.0f}; {found['read_processor']:.0f}, {found['decide_processor']:.0f}"
+        processor = (
+            f"{found['processor']:.0f}; {found['read_processor']:.0f},"
+            f" {found['decide_processor']:.0f}"
+        )
         print(
-            f"| {side} | {found['flows']:,} | {found['rows']:,} | {found['read']:.0f} | {found['decide']:.0f} | "
-            f"{found['write']:.0f} | {found['seconds']:.0f} ({processor}) | "
-            f"{found['python_gb']:.2f} | {found.get('java_gb', 0):.2f} | {found['digest'] == first['digest']} |",
+            f"| {side} | {found['flows']:,} | {found['rows']:,} | {found['read']:.0f} |"
+            f" {found['decide']:.0f} | {found['write']:.0f} | {found['seconds']:.0f} ({processor})"
+            f" | {found['python_gb']:.2f} | {found.get('java_gb', 0):.2f} |"
+            f" {found['digest'] == first['digest']} |",
             flush=True,
         )
     return None

@@ -1,9 +1,12 @@
-"""How useful a release is to a reader who needs flows between areas of a given size: true counts against estimates.
+"""How useful a release is to a reader who needs flows between areas of a given size.
 
-Methods that merge and methods that add noise publish different things over different zones. A reader of either wants
-the same: how many trips go from here to there. So both are compared by that, for squares of some kilometres. The count
-between two squares is estimated by spreading each published count evenly over its two zones. The
-error is computed from the true counts, empty pairs included, so it is for the data holder alone.
+True counts against estimates.
+
+Methods that merge and methods that add noise publish different things over different zones. A
+reader of either wants the same: how many trips go from here to there. So both are compared by that,
+for squares of some kilometres. The count between two squares is estimated by spreading each
+published count evenly over its two zones. The error is computed from the true counts, empty pairs
+included, so it is for the data holder alone.
 
 A zone is spread over points in it: centres of small H3 cells, or of the tiles of the user's map.
 """
@@ -21,8 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flowveil.flows import Flows
-from flowveil.hierarchy import Floats, Hierarchy
+from flowveil.core.arrays import Floats
+from flowveil.core.flows import Flows
+from flowveil.core.hierarchy import Hierarchy
 from flowveil.zoning.h3 import parent_of, resolution_of
 
 #: Sides of the squares, in kilometres.
@@ -46,10 +50,11 @@ class Usefulness:
 
     Attributes:
         side: of the squares, in kilometres.
-        flows: error of the flows: the sum of absolute differences over all pairs of squares, as a share of the trips.
+        flows: error of the flows: the sum of absolute differences over all pairs of squares, as a
+            share of the trips.
         marginals: the same for trips that begin in a square, and that end in one; the mean of both.
-        largest: the share of the largest true flows that are among as many largest estimated ones, between squares
-            where trips begin and where they end.
+        largest: the share of the largest true flows that are among as many largest estimated ones,
+            between squares where trips begin and where they end.
     """
 
     side: float
@@ -59,7 +64,11 @@ class Usefulness:
 
     def to_dict(self) -> dict[str, float]:
         """As measures of a run."""
-        named = {"flow_error": self.flows, "marginal_error": self.marginals, "largest_found": self.largest}
+        named = {
+            "flow_error": self.flows,
+            "marginal_error": self.marginals,
+            "largest_found": self.largest,
+        }
         return {f"{name}_{self.side:g}km": value for name, value in named.items()}
 
 
@@ -71,7 +80,8 @@ def usefulness(
     Args:
         release: a release of one matrix, exact or noisy.
         sides: of the squares, in kilometres.
-        region: H3 cells outside which nothing is looked at, neither trips nor estimates; None for everywhere.
+        region: H3 cells outside which nothing is looked at, neither trips nor estimates; None for
+            everywhere.
 
     Returns:
         One entry for each size; none where zones or tiles have no places.
@@ -86,11 +96,20 @@ def usefulness(
         if tiles is None or points is None:
             return []
         ends.append((tiles, np.unique(used), points))
-    return [_compared(side, flows, release.flows, *(_End.of(*end, side) for end in ends)) for side in sides]
+    return [
+        _compared(side, flows, release.flows, *(_End.of(*end, side) for end in ends))
+        for side in sides
+    ]
 
 
-def _compared(side: float, flows: Flows, published: pa.Table, origins: _End, destinations: _End) -> Usefulness:
-    """The errors. Squares without trips are not listed: whatever is estimated there is error, however it is spread."""
+def _compared(
+    side: float, flows: Flows, published: pa.Table, origins: _End, destinations: _End
+) -> Usefulness:
+    """The errors.
+
+    Squares without trips are not listed: whatever is estimated there is error, however it is
+    spread.
+    """
     true = np.zeros((origins.n, destinations.n))
     o, d = origins.of_tile[flows.origin], destinations.of_tile[flows.destination]
     kept = (o >= 0) & (d >= 0)
@@ -108,14 +127,25 @@ def _compared(side: float, flows: Flows, published: pa.Table, origins: _End, des
         (true.sum(axis=0), (origins.inside @ trips) @ destinations.share),
     )
     total = float(true.sum())
-    errors = [float(np.abs(t - e).sum() + inside - e.sum()) / total for t, e in ((true, estimate), *marginals)]
+    errors = [
+        float(np.abs(t - e).sum() + inside - e.sum()) / total
+        for t, e in ((true, estimate), *marginals)
+    ]
     wanted = min(LARGEST, int(np.count_nonzero(true)))
-    largest = [set(np.argpartition(-matrix, wanted - 1, axis=None)[:wanted].tolist()) for matrix in (true, estimate)]
-    return Usefulness(side, errors[0], (errors[1] + errors[2]) / 2, len(largest[0] & largest[1]) / wanted)
+    largest = [
+        set(np.argpartition(-matrix, wanted - 1, axis=None)[:wanted].tolist())
+        for matrix in (true, estimate)
+    ]
+    return Usefulness(
+        side, errors[0], (errors[1] + errors[2]) / 2, len(largest[0] & largest[1]) / wanted
+    )
 
 
 def _squares(places: Floats, side: float) -> Numbers:
-    """Two whole numbers for each place: its square. Each row of squares is as far from the equator as its middle is."""
+    """Two whole numbers for each place: its square.
+
+    Each row of squares is as far from the equator as its middle is.
+    """
     row = np.floor(places[:, 0] * _KM_PER_DEGREE / side)
     width = np.cos(np.radians((row + 0.5) * side / _KM_PER_DEGREE)) * _KM_PER_DEGREE
     return np.stack([row, np.floor(places[:, 1] * width / side)], axis=1).astype(np.int64)
@@ -162,7 +192,8 @@ class _End:
 
     @classmethod
     def of(cls, tiles: Floats, used: NDArray[np.int32], points: _Points, side: float) -> _End:
-        """From the places of all tiles, those in which trips begin, or end, and points in the published zones."""
+        """From the places of all tiles, those in which trips begin, or end, and points in the
+        published zones."""
         codes, zone, places = points
         used = used[~np.isnan(tiles[used, 0])]
         squares, number = np.unique(_squares(tiles[used], side), axis=0, return_inverse=True)
@@ -188,11 +219,15 @@ def _found(squares: Numbers, wanted: Numbers) -> Numbers:
 
 
 def _points_of(release: Any, end: str, region: Sequence[int] | None) -> _Points | None:
-    """The zones of an end, and points in them: the zone of each, its latitude and longitude (none outside the region).
+    """The zones of an end, and points in them.
+
+    The zone of each, its latitude and longitude (none outside the region).
 
     From the published zones, and for the user's own map from that map.
     """
-    listed = release.zones.filter(pc.is_in(release.zones["role"], value_set=pa.array([end, "both"])))
+    listed = release.zones.filter(
+        pc.is_in(release.zones["role"], value_set=pa.array([end, "both"]))
+    )
     tree, in_cells = release.input.whole_map, "h3_cells" in release.zones.column_names
     if in_cells:
         cells = [[int(text, 16) for text in cells] for cells in listed["h3_cells"].to_pylist()]
@@ -220,15 +255,23 @@ def _points(cell: int) -> tuple[NDArray[np.uint64], Floats]:
 
 @lru_cache(maxsize=4)
 def _many_points(cell: int) -> tuple[NDArray[np.uint64], Floats]:
-    """The same, kept: both ends and all releases of a comparison may have the same few large zones."""
+    """The same, kept: both ends and all releases of a comparison may have the same few large
+    zones."""
     return _centered(h3_cells.cell_to_children(cell, _POINTS_AT))
 
 
 def _centered(cells: Sequence[int]) -> tuple[NDArray[np.uint64], Floats]:
-    return np.array(cells, dtype=np.uint64), np.array([h3_cells.cell_to_latlng(cell) for cell in cells])
+    return np.array(cells, dtype=np.uint64), np.array(
+        [h3_cells.cell_to_latlng(cell) for cell in cells]
+    )
 
 
 def _leaves(tree: Hierarchy, codes: Sequence[str]) -> list[NDArray[Any]]:
     """The tiles of zones of a map."""
-    node = {code: i for i, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}
-    return [tree.leaf_node[tree.leaf_start[node[code]] : tree.leaf_stop[node[code]]] for code in codes]
+    node = {
+        code: i
+        for i, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())
+    }
+    return [
+        tree.leaf_node[tree.leaf_start[node[code]] : tree.leaf_stop[node[code]]] for code in codes
+    ]

@@ -1,4 +1,5 @@
-"""Time and peak memory of a call, measured so that noise on the machine hits both sides of a ratio alike."""
+"""Time and peak memory of a call, measured so that noise on the machine hits both sides of a ratio
+alike."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ def best_of(call: Callable[[], Any], *, repeat: int = 5) -> float:
     return min(times)
 
 
-def interleaved(first: Callable[[], Any], second: Callable[[], Any], *, repeat: int = 5) -> tuple[float, float]:
+def interleaved(
+    first: Callable[[], Any], second: Callable[[], Any], *, repeat: int = 5
+) -> tuple[float, float]:
     """Shortest times of two calls that take turns."""
     pairs = [(best_of(first, repeat=1), best_of(second, repeat=1)) for _ in range(repeat)]
     return min(a for a, _ in pairs), min(b for _, b in pairs)

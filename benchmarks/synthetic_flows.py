@@ -1,4 +1,5 @@
-"""Flows for benchmarks: millions of pairs of tiles of the region without a trip being made first."""
+"""Flows for benchmarks: millions of pairs of tiles of the region without a trip being made
+first."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ import h3.api.basic_int as h3_int
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import ParameterError
-from flowveil.flows import Flows
-from flowveil.hierarchy import Floats
-from flowveil.read_summary import ReadSummary
-from flowveil.sources.synthetic import (
+from flowveil.core.arrays import Cells64, Floats, Numbers
+from flowveil.core.errors import ParameterError
+from flowveil.core.flows import Flows
+from flowveil.core.read_summary import ReadSummary
+from flowveil.reading.sources.synthetic import (
     JOBS,
     KM_PER_LAT,
     KM_PER_LON,
@@ -23,11 +24,10 @@ from flowveil.sources.synthetic import (
     PLACE_Y,
     RESIDENTS,
     SPREAD,
-    Numbers,
     degrees,
     keep_inside,
 )
-from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64, h3_hierarchy
+from flowveil.zoning.h3 import MAX_RESOLUTION, h3_hierarchy
 
 _TILE_RESOLUTION = 10
 _AREA_RESOLUTION = 7
@@ -38,18 +38,22 @@ MAX_FLOWS: Final = 1_000_000_000
 
 @lru_cache(maxsize=1)
 def _areas() -> tuple[Cells64, Floats, Floats]:
-    """Returns the H3 cells of resolution 7 that cover the region, in order, and their centres in the plane."""
+    """Returns the H3 cells of resolution 7 that cover the region, in order, and their centres in
+    the plane."""
     east, north = np.meshgrid(np.arange(-70.0, 95.0, 0.9), np.arange(-85.0, 55.0, 0.9))
     points = np.stack([east.ravel(), north.ravel()])
     inside = points[:, np.all(keep_inside(points) == points, axis=0)]
-    found = {h3_int.latlng_to_cell(*at, _AREA_RESOLUTION) for at in zip(*degrees(inside), strict=True)}
+    found = {
+        h3_int.latlng_to_cell(*at, _AREA_RESOLUTION) for at in zip(*degrees(inside), strict=True)
+    }
     cells = np.array(sorted(found), dtype=np.uint64)
     centre = np.array([h3_int.cell_to_latlng(cell) for cell in cells.tolist()])
     return cells, (centre[:, 1] - LON0) * KM_PER_LON, (centre[:, 0] - LAT0) * KM_PER_LAT
 
 
 def _tiles_of_areas(areas: Cells64) -> Cells64:
-    """All tiles of these cells, in order: every combination of the digits below (no pentagon is near)."""
+    """All tiles of these cells, in order: every combination of the digits below (no pentagon is
+    near)."""
     digit = np.arange(_TILES_OF_AREA, dtype=np.uint64)
     bits = np.zeros(_TILES_OF_AREA, dtype=np.uint64)
     free = np.uint64(0)
@@ -64,7 +68,8 @@ def _tiles_of_areas(areas: Cells64) -> Cells64:
 
 @lru_cache(maxsize=1)
 def _gravity() -> Floats:
-    """Chance of each pair of areas: residents here, residents and jobs there, falling off with distance."""
+    """Chance of each pair of areas: residents here, residents and jobs there, falling off with
+    distance."""
     _, x, y = _areas()
     squared = (x[:, None] - PLACE_X) ** 2 + (y[:, None] - PLACE_Y) ** 2
     near = np.exp(-squared / (2 * (SPREAD + 0.8) ** 2)) / (SPREAD + 0.8) ** 2
@@ -72,7 +77,9 @@ def _gravity() -> Floats:
     lives = (near * RESIDENTS).sum(axis=1) + 0.4
     goes = (near * (RESIDENTS / 2 + JOBS)).sum(axis=1) + 0.3
     distance = np.hypot(x[:, None] - x, y[:, None] - y)
-    chance: Floats = lives[:, None] * goes * (np.exp(-distance / 3.0) + 0.03 * np.exp(-distance / 12.0))
+    chance: Floats = (
+        lives[:, None] * goes * (np.exp(-distance / 3.0) + 0.03 * np.exp(-distance / 12.0))
+    )
     # Who goes comes back: both directions are as likely.
     chance += chance.T
     chance /= chance.sum()
@@ -81,27 +88,31 @@ def _gravity() -> Floats:
 
 
 def _draw_tiles(rng: np.random.Generator, area: Numbers) -> Numbers:
-    """Returns one tile of each area, a few tiles of an area much likelier than the others (a power law)."""
+    """Returns one tile of each area, a few tiles of an area much likelier than the others (a power
+    law)."""
     rank = (_TILES_OF_AREA * rng.random(len(area)) ** 2.5).astype(np.int64)
-    # An affine map with a factor prime to 7 reorders the tiles of each area in its own way, without a table.
-    tile: Numbers = area * _TILES_OF_AREA + (rank * (3 + 7 * (area % 40)) + area * 101) % _TILES_OF_AREA
+    # An affine map with a factor prime to 7 reorders the tiles of each area in its own way, without
+    # a table.
+    tile: Numbers = (
+        area * _TILES_OF_AREA + (rank * (3 + 7 * (area % 40)) + area * 101) % _TILES_OF_AREA
+    )
     return tile
 
 
 def synthetic_flows(n_flows: int, *, seed: int = 0) -> Flows:
     """Draws flows over the H3 tiles of Île-de-France, for benchmarks: no trips are made first.
 
-    The pairs follow a gravity model between areas of 5 km² and a power law among the tiles of an area. Most
-    flows have one trip, few have many; weights vary by origin. Distinct pairs come from one sort of 64-bit
-    keys, so ten million flows take seconds.
+    The pairs follow a gravity model between areas of 5 km² and a power law among the tiles of an
+    area. Most flows have one trip, few have many; weights vary by origin. Distinct pairs come from
+    one sort of 64-bit keys, so ten million flows take seconds.
 
     Args:
         n_flows: how many distinct pairs of tiles, at least 1.
         seed: another seed gives other flows.
 
     Returns:
-        Exactly ``n_flows`` flows, sorted, with trips and weights and no people, over the H3 trees of the
-        tiles in use.
+        Exactly ``n_flows`` flows, sorted, with trips and weights and no people, over the H3 trees
+        of the tiles in use.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -145,7 +156,8 @@ def synthetic_flows(n_flows: int, *, seed: int = 0) -> Flows:
 
 
 def _draw_pairs(rng: np.random.Generator, n: int, n_tiles: int) -> Numbers:
-    """Keys of ``n`` pairs of tiles (origin times the number of tiles, plus destination), not yet distinct."""
+    """Keys of ``n`` pairs of tiles (origin times the number of tiles, plus destination), not yet
+    distinct."""
     chance = _gravity()
     pair = np.repeat(np.arange(chance.size, dtype=np.int32), rng.multinomial(n, chance.ravel()))
     n_areas = len(chance)

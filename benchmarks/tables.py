@@ -9,7 +9,10 @@ import flowveil
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 H3_SETS = {
     "Santiago, resolution 9": ("santiago_taxi/trips.parquet", {"resolution": 9}),
-    "San Francisco, resolution 10": ("cabspotting_sf/trips.parquet", {"resolution": 10, "person": "cab_id"}),
+    "San Francisco, resolution 10": (
+        "cabspotting_sf/trips.parquet",
+        {"resolution": 10, "person": "cab_id"},
+    ),
 }
 ZONE_SETS = {
     "New York taxi zones, dendrogram": (
@@ -18,7 +21,12 @@ ZONE_SETS = {
         {"skip_unknown": True},
         {"tile": "LocationID"},
     ),
-    "Leeds commuters, MSOA, dendrogram": ("leeds/si_od_census.csv", "leeds/si_zones.geojson", {"trips": "all"}, {}),
+    "Leeds commuters, MSOA, dendrogram": (
+        "leeds/si_od_census.csv",
+        "leeds/si_zones.geojson",
+        {"trips": "all"},
+        {},
+    ),
     "Montpellier survey, zones in sectors": (
         "montpellier_emd/legs.parquet",
         "montpellier_emd/zone_hierarchy.csv",
@@ -70,10 +78,14 @@ def print_table(name: str, flows: flowveil.Flows) -> None:
             print(f"| {label} | needs a map with coordinates | | | | | |")
             continue
         m = release.metrics()["trips"]
-        metres = "" if m["generalization_distance_m"] is None else f"{m['generalization_distance_m']:,.0f}"
+        metres = (
+            ""
+            if m["generalization_distance_m"] is None
+            else f"{m['generalization_distance_m']:,.0f}"
+        )
         print(
-            f"| {label} | {m['mean_generalization_error']:,.1f} | {m['reconstruction_loss']:.2f} | {metres} "
-            f"| {m['n_origin_zones']:,} × {m['n_destination_zones']:,} | {m['n_cells']:,} "
-            f"| {m['suppressed_share']:.1%} |",
+            f"| {label} | {m['mean_generalization_error']:,.1f} | {m['reconstruction_loss']:.2f} |"
+            f" {metres} | {m['n_origin_zones']:,} × {m['n_destination_zones']:,} | {m['n_cells']:,}"
+            f" | {m['suppressed_share']:.1%} |",
             flush=True,
         )

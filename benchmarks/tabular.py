@@ -2,10 +2,11 @@
 
     python benchmarks/tabular.py [adult.csv] [--records 30000] [--k 10] [--hierarchies FOLDER]
 
-Without a file, a table of the same size and kinds of columns is drawn. anonypy splits numbers at the median and
-categories by halves of the values present, and has no hierarchies. Its time is that of partitioning alone; ours
-includes recoding, the published table and the independent recount. NCP (Xu et al. 2006): a set of categories costs
-its share of all categories (0 for one), a range its share of the column's range; mean over records and columns.
+Without a file, a table of the same size and kinds of columns is drawn. anonypy splits numbers at
+the median and categories by halves of the values present, and has no hierarchies. Its time is that
+of partitioning alone; ours includes recoding, the published table and the independent recount. NCP
+(Xu et al. 2006): a set of categories costs its share of all categories (0 for one), a range its
+share of the column's range; mean over records and columns.
 """
 
 from __future__ import annotations
@@ -60,17 +61,32 @@ def draw_table(n: int) -> pa.Table:
 
 def run_flowveil(table: pa.Table, k: int, *, strict: bool, hierarchies: Path | None) -> Row:
     attributes = [
-        Attribute(name, hierarchy=read_value_hierarchy(hierarchies / f"{file}.csv") if hierarchies and file else None)
+        Attribute(
+            name,
+            hierarchy=(
+                read_value_hierarchy(hierarchies / f"{file}.csv") if hierarchies and file else None
+            ),
+        )
         for name, file in QUASI_IDENTIFIERS.items()
     ]
     seconds = []
     for _ in range(3):
         begin = time.perf_counter()
         release = anonymize_records(
-            table, quasi_identifiers=attributes, sensitive=[SENSITIVE], direct_identifiers=[], k=k, strict=strict
+            table,
+            quasi_identifiers=attributes,
+            sensitive=[SENSITIVE],
+            direct_identifiers=[],
+            k=k,
+            strict=strict,
         )
         seconds.append(time.perf_counter() - begin)
-    return min(seconds), discernibility(release.class_size), len(release.class_size), release.information_loss()
+    return (
+        min(seconds),
+        discernibility(release.class_size),
+        len(release.class_size),
+        release.information_loss(),
+    )
 
 
 def run_anonypy(table: pa.Table, k: int) -> Row:
@@ -90,10 +106,17 @@ def run_anonypy(table: pa.Table, k: int) -> Row:
         for members in partitions:
             here = values.loc[members]
             if values is frame[name]:
-                losses.append(len(members) * (here.max() - here.min()) / (values.max() - values.min()))
+                losses.append(
+                    len(members) * (here.max() - here.min()) / (values.max() - values.min())
+                )
             elif here.nunique() > 1:
                 losses.append(len(members) * here.nunique() / values.nunique())
-    return seconds, discernibility(size), len(size), sum(losses) / len(frame) / len(QUASI_IDENTIFIERS)
+    return (
+        seconds,
+        discernibility(size),
+        len(size),
+        sum(losses) / len(frame) / len(QUASI_IDENTIFIERS),
+    )
 
 
 def main(words: Sequence[str] = ()) -> None:
@@ -107,19 +130,34 @@ def main(words: Sequence[str] = ()) -> None:
     if arguments.file is None:
         table = draw_table(arguments.records)
     else:
-        table = read_records(arguments.file).select([*QUASI_IDENTIFIERS, SENSITIVE]).slice(0, arguments.records)
+        table = (
+            read_records(arguments.file)
+            .select([*QUASI_IDENTIFIERS, SENSITIVE])
+            .slice(0, arguments.records)
+        )
     print(f"{table.num_rows:,} records, {len(QUASI_IDENTIFIERS)} quasi-identifiers")
-    print(f"{'k':>4} {'method':<30} {'seconds':>8} {'faster':>8} {'C_DM':>12} {'classes':>8} {'NCP':>7}")
+    print(
+        f"{'k':>4} {'method':<30} {'seconds':>8} {'faster':>8} {'C_DM':>12} {'classes':>8}"
+        f" {'NCP':>7}"
+    )
     for k in arguments.k or [10]:
-        rows: dict[str, Row] = {} if arguments.without_anonypy else {"anonypy": run_anonypy(table, k)}
+        rows: dict[str, Row] = (
+            {} if arguments.without_anonypy else {"anonypy": run_anonypy(table, k)}
+        )
         for folder in [None] + ([arguments.hierarchies] if arguments.hierarchies else []):
             for strict in (True, False):
-                name = f"flowveil {'strict' if strict else 'relaxed'}{', hierarchies' if folder else ''}"
+                name = (
+                    "flowveil"
+                    f" {'strict' if strict else 'relaxed'}{', hierarchies' if folder else ''}"
+                )
                 rows[name] = run_flowveil(table, k, strict=strict, hierarchies=folder)
         peer = rows.get("anonypy")
         for name, (seconds, c_dm, classes, loss) in rows.items():
             faster = f"{peer[0] / seconds:.0f}" if peer else "-"
-            print(f"{k:>4} {name:<30} {seconds:>8.2f} {faster:>8} {c_dm:>12,} {classes:>8,} {loss:>7.4f}")
+            print(
+                f"{k:>4} {name:<30} {seconds:>8.2f} {faster:>8} {c_dm:>12,} {classes:>8,}"
+                f" {loss:>7.4f}"
+            )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""How far TwinCut is from the best homogeneous map, on instances small enough to try all pairs of cuts.
+"""How far TwinCut is from the best homogeneous map, on instances small enough to try all pairs of
+cuts.
 
-Trees of 27 tiles in threes and of 16 tiles in twos (730 and 677 cuts each), random flows that thin out with distance.
+Trees of 27 tiles in threes and of 16 tiles in twos (730 and 677 cuts each), random flows that thin
+out with distance.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ def regular_tree(width: int, depth: int) -> flowveil.Hierarchy:
             grow(me, left - 1)
 
     grow(-1, depth)
-    return flowveil.Hierarchy(parent=np.array(parent, np.int32), code=np.arange(len(parent), dtype=np.uint64))
+    return flowveil.Hierarchy(
+        parent=np.array(parent, np.int32), code=np.arange(len(parent), dtype=np.uint64)
+    )
 
 
 def cuts_of(tree: flowveil.Hierarchy, node: int = 0) -> Iterator[tuple[int, ...]]:
@@ -48,7 +52,9 @@ def random_flows(tree: flowveil.Hierarchy, rng: np.random.Generator) -> flowveil
     near = np.exp(-np.abs(np.subtract.outer(np.arange(n), np.arange(n))) / n * 3)
     trips = rng.poisson(np.outer(weight, rng.permutation(weight)) * near * 2).astype(np.int64)
     origin, destination = np.nonzero(trips)
-    return flowveil.Flows.from_pairs(origin, destination, trips[origin, destination], origins=tree, destinations=tree)
+    return flowveil.Flows.from_pairs(
+        origin, destination, trips[origin, destination], origins=tree, destinations=tree
+    )
 
 
 def best_errors(flows: flowveil.Flows, guarantee: flowveil.Guarantee) -> dict[float, float]:
@@ -57,7 +63,10 @@ def best_errors(flows: flowveil.Flows, guarantee: flowveil.Guarantee) -> dict[fl
     if trees is None:
         return {}
     axes = (trees.origins, trees.destinations)
-    positions = [[axis.from_full(np.array(sorted(cut), np.int32)) for cut in cuts_of(axis.full)] for axis in axes]
+    positions = [
+        [axis.from_full(np.array(sorted(cut), np.int32)) for cut in cuts_of(axis.full)]
+        for axis in axes
+    ]
     chosen = np.zeros((len(positions[1]), len(axes[1])))
     for row, cut in enumerate(positions[1]):
         chosen[row, cut] = 1.0
@@ -88,7 +97,12 @@ def main(instances: int = INSTANCES) -> None:
                 continue
             for effort, kept in ((1.0, gaps), (0.0, plain)):
                 release = flowveil.anonymize(
-                    flows, "twincut", guarantee.k, max_suppressed=share, effort=effort, hierarchy="h3"
+                    flows,
+                    "twincut",
+                    guarantee.k,
+                    max_suppressed=share,
+                    effort=effort,
+                    hierarchy="h3",
                 )
                 error = release.metrics()["trips"]["mean_generalization_error"]
                 kept[share].append(float(error or np.inf) / best - 1)
@@ -102,8 +116,9 @@ def main(instances: int = INSTANCES) -> None:
     for share in SHARES:
         gap, rough = np.array(gaps[share]), np.array(plain[share])
         print(
-            f"| {share:.0%} | {len(gap)} | {np.mean(gap < 1e-9):.0%} | {gap.mean():.2%} | {np.quantile(gap, 0.9):.2%} "
-            f"| {gap.max():.2%} | {np.mean(rough < 1e-9):.0%}, {rough.max():.1%} | {np.median(proven[share]):.1%} |"
+            f"| {share:.0%} | {len(gap)} | {np.mean(gap < 1e-9):.0%} | {gap.mean():.2%} |"
+            f" {np.quantile(gap, 0.9):.2%} | {gap.max():.2%} | {np.mean(rough < 1e-9):.0%},"
+            f" {rough.max():.1%} | {np.median(proven[share]):.1%} |"
         )
 
 

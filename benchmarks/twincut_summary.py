@@ -19,7 +19,8 @@ PROVEN = "*proven: no homogeneous map below*"
 
 @dataclass(frozen=True)
 class Setting:
-    """One data set, k and limit: the error and the processor's seconds of every row that has an error."""
+    """One data set, k and limit: the error and the processor's seconds of every row that has an
+    error."""
 
     data: str
     k: str
@@ -59,12 +60,17 @@ def _row(label: str, settings: list[Setting]) -> str:
     within = f"{sum(gap <= 0.01 for gap in gaps)} of {len(gaps)}"
     cells = [label, within, f"{median(gaps):.1%}", f"{max(gaps):.1%}"]
     for method in (ODKANON, OIGH, ATG):
-        cells.append(f"{median(s.ratio(method, TWINCUT) for s in _both(settings, TWINCUT, method)):.2f}")
+        cells.append(
+            f"{median(s.ratio(method, TWINCUT) for s in _both(settings, TWINCUT, method)):.2f}"
+        )
     return f"| {' | '.join(cells)} |"
 
 
 def _rows(settings: list[Setting], title: str, key: Callable[[Setting], str]) -> Iterator[str]:
-    yield f"| {title} | within 1 % of the proven floor | median gap | widest gap | ODkAnon | OIGH | ATG-Dual |"
+    yield (
+        f"| {title} | within 1 % of the proven floor | median gap | widest gap | ODkAnon | OIGH |"
+        " ATG-Dual |"
+    )
     yield "|---|---|---|---|---|---|---|"
     for value in dict.fromkeys(map(key, settings)):
         yield _row(value, [s for s in settings if key(s) == value])
@@ -83,14 +89,20 @@ def main() -> None:
         print(f"{method}: median {median(seconds):.1f} s, at most {max(seconds):.1f} s")
     gains = [1 - s.ratio(TWINCUT, QUICK) for s in _both(settings, TWINCUT, QUICK)]
     print(
-        f"local search: median gain {median(gains):.1%}, largest {max(gains):.1%}, none in {sum(g <= 0 for g in gains)}"
+        f"local search: median gain {median(gains):.1%}, largest {max(gains):.1%}, none in"
+        f" {sum(g <= 0 for g in gains)}"
     )
     uniform = [s for s in settings if s.limit != "0%" and not s.data.startswith("Montpellier")]
     for label, some in (("all", settings), ("limit above 0, without Montpellier", uniform)):
         gaps = [s.ratio(TWINCUT, PROVEN) - 1 for s in some]
-        near = ", ".join(f"{sum(gap <= most for gap in gaps)} within {most:.0%}" for most in (0.01, 0.1))
+        near = ", ".join(
+            f"{sum(gap <= most for gap in gaps)} within {most:.0%}" for most in (0.01, 0.1)
+        )
         print(f"proven floor, {label}: {len(gaps)} settings, {near}, widest {max(gaps):.1%}")
-    keys: dict[str, Callable[[Setting], str]] = {"at most suppressed": lambda s: s.limit, "data": lambda s: s.data}
+    keys: dict[str, Callable[[Setting], str]] = {
+        "at most suppressed": lambda s: s.limit,
+        "data": lambda s: s.data,
+    }
     for title, key in keys.items():
         print("", *_rows(settings, title, key), sep="\n")
 

@@ -1,4 +1,5 @@
-"""TwinCut on every public data set of flows against ODkAnon, ATG-Dual at its best v_target, OIGH and the floors.
+"""TwinCut on every public data set of flows against ODkAnon, ATG-Dual at its best v_target, OIGH
+and the floors.
 
 The whole table, as Markdown, in about an hour; parts of it with options:
 
@@ -37,8 +38,12 @@ def trips(path: str, **how: Any) -> Callable[[], flowveil.Flows]:
     return lambda: flowveil.read_trips(DATA / path, **how)
 
 
-def zoned(path: str, zones: str, columns: dict[str, Any], **how: Any) -> Callable[[], flowveil.Flows]:
-    return lambda: flowveil.read_trips(DATA / path, zones=flowveil.read_zones(DATA / zones, **columns), **how)
+def zoned(
+    path: str, zones: str, columns: dict[str, Any], **how: Any
+) -> Callable[[], flowveil.Flows]:
+    return lambda: flowveil.read_trips(
+        DATA / path, zones=flowveil.read_zones(DATA / zones, **columns), **how
+    )
 
 
 def bay_area() -> flowveil.Flows:
@@ -48,20 +53,31 @@ def bay_area() -> flowveil.Flows:
     place = {}
     for end in ("start", "end"):
         column = next(
-            n for n in table.column_names if n.lower().startswith(end) and n.lower().endswith(("terminal", "id"))
+            n
+            for n in table.column_names
+            if n.lower().startswith(end) and n.lower().endswith(("terminal", "id"))
         )
         at = pc.index_in(table[column].cast(pa.int64()), value_set=stations["station_id"])
-        place[f"{end}_lat"], place[f"{end}_lon"] = stations["lat"].take(at), stations["long"].take(at)
+        place[f"{end}_lat"], place[f"{end}_lon"] = (
+            stations["lat"].take(at),
+            stations["long"].take(at),
+        )
     return flowveil.read_trips(pa.table(place), resolution=10)
 
 
 SETS: dict[str, Callable[[], flowveil.Flows]] = {
     "Santiago taxis, resolution 9": trips("santiago_taxi/trips.parquet", resolution=9),
     "Santiago taxis, resolution 10": trips("santiago_taxi/trips.parquet", resolution=10),
-    "San Francisco cabs, resolution 10": trips("cabspotting_sf/trips.parquet", resolution=10, person="cab_id"),
-    "Citi Bike Jersey City, resolution 10": trips("citibike_jc/trips.parquet", resolution=10, max_dropped=0.2),
+    "San Francisco cabs, resolution 10": trips(
+        "cabspotting_sf/trips.parquet", resolution=10, person="cab_id"
+    ),
+    "Citi Bike Jersey City, resolution 10": trips(
+        "citibike_jc/trips.parquet", resolution=10, max_dropped=0.2
+    ),
     "Bay Area bikes, resolution 10": bay_area,
-    "New York taxi sample, resolution 9": trips("nyc_taxi_coords_sample/taxi.parquet", resolution=9, max_dropped=0.2),
+    "New York taxi sample, resolution 9": trips(
+        "nyc_taxi_coords_sample/taxi.parquet", resolution=9, max_dropped=0.2
+    ),
     "São Paulo survey, resolution 9": trips("saopaulo_od2023/trips.parquet", resolution=9),
     "Detroit commuters, resolution 7": trips(
         "lodes_detroit/od.parquet",
@@ -88,7 +104,9 @@ SETS: dict[str, Callable[[], flowveil.Flows]] = {
     "Bristol commuters, MSOA": zoned(
         "bristol/bristol_od.csv", "bristol/bristol_zones.geojson", {}, trips="all", person=""
     ),
-    "Leeds commuters, MSOA": zoned("leeds/si_od_census.csv", "leeds/si_zones.geojson", {}, trips="all", person=""),
+    "Leeds commuters, MSOA": zoned(
+        "leeds/si_od_census.csv", "leeds/si_zones.geojson", {}, trips="all", person=""
+    ),
 }
 
 
@@ -112,7 +130,8 @@ def run(flows: flowveil.Flows, method: str, **asked: Any) -> Run:
 
 
 def best_atg(flows: flowveil.Flows, **asked: Any) -> Run:
-    """ATG-Dual at the v_target with the smallest error, on a grid around the one it would choose itself."""
+    """ATG-Dual at the v_target with the smallest error, on a grid around the one it would choose
+    itself."""
     best = run(flows, "atg-dual", **asked)
     chosen = float(best.release.plan.notes["v_target"])
     for factor in 2.0 ** np.array([-2, -1.5, -1, -0.5, 0.5, 1, 1.5, 2]):
@@ -132,7 +151,10 @@ AS_IT_IS = {"hierarchy": "h3"}
 
 RUNS: tuple[tuple[str, Callable[..., Run]], ...] = (
     ("**TwinCut**", partial(run, method="twincut", **UNHURRIED, **AS_IT_IS)),
-    ("TwinCut, no local search", partial(run, method="twincut", effort=0.0, **UNHURRIED, **AS_IT_IS)),
+    (
+        "TwinCut, no local search",
+        partial(run, method="twincut", effort=0.0, **UNHURRIED, **AS_IT_IS),
+    ),
     ("ODkAnon, volume budget", partial(run, method="odkanon", budget="volume")),
     ("ATG-Dual, best v_target (zones overlap)", best_atg),
     ("OIGH", partial(run, method="oigh")),
@@ -150,17 +172,22 @@ def print_rows(flows: flowveil.Flows, k: int, share: float) -> None:
         m = made.release.metrics()["trips"]
         metres = m["generalization_distance_m"]
         print(
-            f"| {k} | {share:.0%} | {label} | {made.error:,.1f} | {m['reconstruction_loss']:.3f} "
-            f"| {'' if metres is None else f'{metres:,.0f}'} | {m['n_origin_zones']:,} × {m['n_destination_zones']:,} "
-            f"| {m['n_cells']:,} | {m['suppressed_share']:.2%} | {made.seconds:.1f} |",
+            f"| {k} | {share:.0%} | {label} | {made.error:,.1f} | {m['reconstruction_loss']:.3f} |"
+            f" {'' if metres is None else f'{metres:,.0f}'} | {m['n_origin_zones']:,} ×"
+            f" {m['n_destination_zones']:,} | {m['n_cells']:,} | {m['suppressed_share']:.2%} |"
+            f" {made.seconds:.1f} |",
             flush=True,
         )
-    for label, floor in (("proven: no homogeneous map below", homogeneous_floor), ("floor", generalization_floor)):
+    for label, floor in (
+        ("proven: no homogeneous map below", homogeneous_floor),
+        ("floor", generalization_floor),
+    ):
         start = time.process_time()
         value = floor(flows, guarantee, max_suppressed=share)
         seconds = time.process_time() - start
         print(
-            f"| {k} | {share:.0%} | *{label}* | {'' if value is None else f'{value:,.1f}'} | | | | | | {seconds:.1f} |",
+            f"| {k} | {share:.0%} | *{label}* | {'' if value is None else f'{value:,.1f}'} | | | |"
+            f" | | {seconds:.1f} |",
             flush=True,
         )
 
@@ -174,7 +201,10 @@ def main(ks: tuple[int, ...] = KS, shares: tuple[float, ...] = SHARES, only: str
             continue
         flows = read()
         print(f"\n**{name}** ({len(flows):,} flows, {int(flows.trips.sum()):,} trips)\n")
-        print("| k | at most | method | Ḡ | E | metres | zones (o × d) | cells | suppressed | seconds |")
+        print(
+            "| k | at most | method | Ḡ | E | metres | zones (o × d) | cells | suppressed |"
+            " seconds |"
+        )
         print("|---|---|---|---|---|---|---|---|---|---|")
         for k in ks:
             for share in shares:

@@ -1,7 +1,8 @@
 """How long the recount of a release takes, against reading the trips that it is recounted from.
 
-Trips of a synthetic city, about 1.6 million flows, released with ODkAnon, whose rule of hopeless flows asks
-most of the recount. Reading and recounting take turns in one run, so that what else the machine does hits both.
+Trips of a synthetic city, about 1.6 million flows, released with ODkAnon, whose rule of hopeless
+flows asks most of the recount. Reading and recounting take turns in one run, so that what else the
+machine does hits both.
 
     python -m benchmarks verify
 """
@@ -45,7 +46,10 @@ def main(words: Sequence[str] = ()) -> None:
 
         reading, recounting = interleaved(read, recount, repeat=options.repeat)
     ratio = recounting / reading
-    print(f"{len(flows):,} flows: reading {reading:.2f} s, recount {recounting:.2f} s, {ratio:.2f} times the reading")
+    print(
+        f"{len(flows):,} flows: reading {reading:.2f} s, recount {recounting:.2f} s, {ratio:.2f}"
+        " times the reading"
+    )
     print(f"{'as asked' if ratio <= TARGET else 'TOO SLOW'}: at most {TARGET:g} times")
 
 

@@ -1,8 +1,9 @@
 """How soon a preview of the workbench is there, and how much memory its server takes.
 
-A synthetic survey of half a million trips is picked in a workbench that runs as users run it. Previews are requested
-one after the other, each with another k, from the request to the whole result, the first one apart; in addition one run
-of ODkAnon on the same flows. Then a large file is sent, and the server's memory is read before, during and after.
+A synthetic survey of half a million trips is picked in a workbench that runs as users run it.
+Previews are requested one after the other, each with another k, from the request to the whole
+result, the first one apart; in addition one run of ODkAnon on the same flows. Then a large file is
+sent, and the server's memory is read before, during and after.
 
     python -m benchmarks workbench
 """
@@ -26,7 +27,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 import flowveil
-from flowveil.sources.synthetic import synthetic_survey
+from flowveil.reading.sources.synthetic import synthetic_survey
 
 #: Seconds in which a preview must be there, in the middle of all but the first.
 TARGET = 1.0
@@ -42,19 +43,25 @@ class Page:
         self.headers = {"Origin": f"http://{self.at}"}
         talk = http.client.HTTPConnection(self.at)
         talk.request("GET", address.partition(self.at)[2])
-        self.headers["Cookie"] = (talk.getresponse().getheader("set-cookie") or "").partition(";")[0]
+        self.headers["Cookie"] = (talk.getresponse().getheader("set-cookie") or "").partition(";")[
+            0
+        ]
 
     def ask(self, method: str, path: str, content: Any = None) -> Any:
         talk = http.client.HTTPConnection(self.at, timeout=600)
         body = json.dumps(content) if isinstance(content, dict) else content
-        talk.request(method, path, body, self.headers, encode_chunked=not isinstance(body, str | None))
+        talk.request(
+            method, path, body, self.headers, encode_chunked=not isinstance(body, str | None)
+        )
         answer = talk.getresponse()
         text = answer.read()
         talk.close()
         try:
             said = json.loads(text)
         except ValueError:
-            raise SystemExit(f"{method} {path}: {answer.status}, no JSON but {text[:200]!r}") from None
+            raise SystemExit(
+                f"{method} {path}: {answer.status}, no JSON but {text[:200]!r}"
+            ) from None
         if "error" in said and said["error"] and "kind" not in said:
             raise SystemExit(said["error"])
         return said
@@ -91,7 +98,9 @@ def main(words: Sequence[str] = ()) -> None:
         pq.write_table(synthetic_survey(people=options.people), trips)
         command = [sys.executable, "-m", "flowveil", "serve", "--port", "0", "--no-open"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
-        served = subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, text=True, env=environment)
+        served = subprocess.Popen(
+            command, cwd=place, stdout=subprocess.PIPE, text=True, env=environment
+        )
         try:
             assert served.stdout is not None
             page = Page(re.search(r"http://\S+", served.stdout.readline())[0])  # type: ignore[index]
@@ -103,11 +112,16 @@ def main(words: Sequence[str] = ()) -> None:
 
 
 def processor(pid: int) -> float:
-    """Processor seconds of a server and of its workers so far: what a machine with nothing else to do would take."""
+    """Processor seconds of a server and of its workers so far.
+
+    What a machine with nothing else to do would take.
+    """
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text("utf-8").split()
     ticks = 0
     for one in [str(pid), *children]:
-        ticks += sum(map(int, Path(f"/proc/{one}/stat").read_text("utf-8").rpartition(")")[2].split()[11:13]))
+        ticks += sum(
+            map(int, Path(f"/proc/{one}/stat").read_text("utf-8").rpartition(")")[2].split()[11:13])
+        )
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
@@ -127,7 +141,8 @@ def _previews(page: Page, pid: int, trips: Path, repeat: int) -> None:
         runs.append(time.perf_counter() - began)
     median, run = statistics.median(others), statistics.median(runs)
     print(
-        f"{int(flows.trips.sum()):,} trips: first preview {first:.2f} s, then {median:.2f} s in the middle of {repeat}"
+        f"{int(flows.trips.sum()):,} trips: first preview {first:.2f} s, then {median:.2f} s in the"
+        f" middle of {repeat}"
     )
     print(f"processor time of a preview, server and workers: {statistics.median(busy):.2f} s")
     print(f"one run of ODkAnon {run:.2f} s: a preview is {median / run:.1f} times that")
@@ -146,7 +161,10 @@ def _memory(page: Page, pid: int, megabytes: int) -> None:
     most = memory(pid, "VmHWM")
     page.ask("POST", "/api/empty", {})
     after = memory(pid)
-    print(f"server: {before:.0f} MB, at most {most:.0f} MB for {megabytes:,} MB in {seconds:.1f} s, then {after:.0f}")
+    print(
+        f"server: {before:.0f} MB, at most {most:.0f} MB for {megabytes:,} MB in {seconds:.1f} s,"
+        f" then {after:.0f}"
+    )
     fine = max(most, after) - before <= MEGABYTES
     print(f"{'as asked' if fine else 'TOO MUCH'}: at most {MEGABYTES} MB more")
 

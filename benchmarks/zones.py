@@ -1,8 +1,9 @@
 """How long it takes to find points in the polygons of a map.
 
-A million points in 4,000 polygons of two hundred corners each, as census tracts have. The floor is the search in the
-tree of bounding boxes alone, which is unavoidable; a spatial join of geopandas does the same work and is run
-for comparison. The program prints the time of `zones_at` divided by each, all measured in turn in the same run.
+A million points in 4,000 polygons of two hundred corners each, as census tracts have. The floor is
+the search in the tree of bounding boxes alone, which is unavoidable; a spatial join of geopandas
+does the same work and is run for comparison. The program prints the time of `zones_at` divided by
+each, all measured in turn in the same run.
 
     python -m benchmarks zones
 """
@@ -21,7 +22,8 @@ from numpy.typing import NDArray
 from flowveil.zoning.geometry import zones_at
 
 SIDE = 63
-#: Corners that each straight side of a square is divided into, moved alike on both sides of a border.
+#: Corners that each straight side of a square is divided into, moved alike on both sides of a
+#: border.
 CORNERS = 50
 
 
@@ -62,7 +64,10 @@ def main(words: Sequence[str] = ()) -> None:
     for _ in range(options.repeat):
         floor, _found = seconds(lambda: shapely.STRtree(outlines).query(shapely.points(lon, lat)))
         ours, zone = seconds(lambda: zones_at(outlines, codes, lat, lon))
-        line = f"{len(zone):,} points in {len(outlines):,} polygons: {ours:.1f} s, {ours / floor:.1f} times the floor"
+        line = (
+            f"{len(zone):,} points in {len(outlines):,} polygons: {ours:.1f} s, {ours / floor:.1f}"
+            " times the floor"
+        )
         try:
             import geopandas
 

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, settings
 
 #: A slow machine finds what a fast one finds.
 settings.register_profile("flowveil", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-#: Two verdicts on one commit are the same; who runs the tests at home looks for something new every time.
+#: Two verdicts on one commit are the same; who runs the tests at home looks for something new every
+#: time.
 settings.register_profile("ci", settings.get_profile("flowveil"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "flowveil")
 

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 import flowveil
-from flowveil.sources.synthetic import synthetic_survey
+from flowveil.reading.sources.synthetic import synthetic_survey
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 CENTRE = (2.1, 48.72, 2.6, 49.0)
@@ -31,10 +31,16 @@ def drawn_in() -> Any:
     from playwright.sync_api import sync_playwright
 
     path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    return sync_playwright().start().chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+    return (
+        sync_playwright()
+        .start()
+        .chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+    )
 
 
-def page_picture(folder: Path, place: Path, *, size: tuple[int, int], keys: Sequence[str] = ()) -> None:
+def page_picture(
+    folder: Path, place: Path, *, size: tuple[int, int], keys: Sequence[str] = ()
+) -> None:
     """Saves the map of a release's page as a reader does: moves it with keys, and presses the button PNG."""
     page = drawn_in().new_page(viewport={"width": size[0], "height": size[1]})
     page.goto((folder / "report.html").as_uri())
@@ -53,7 +59,9 @@ def shrink(picture: Path) -> None:
     """Stores a picture with 96 colours, which no reader sees and which makes it less than half as large."""
     from PIL import Image
 
-    Image.open(picture).convert("RGB").quantize(96, dither=Image.Dither.NONE).save(picture, optimize=True)
+    Image.open(picture).convert("RGB").quantize(96, dither=Image.Dither.NONE).save(
+        picture, optimize=True
+    )
 
 
 def map_and_before_after(folder: Path, *, people: int = 20_000) -> None:
@@ -71,7 +79,10 @@ def map_and_before_after(folder: Path, *, people: int = 20_000) -> None:
     release = flowveil.anonymize(flows, k=10)
     with tempfile.TemporaryDirectory() as drafts:
         pictures = []
-        titles = {"Before: every trip by tile": raw, "After: at least 10 people behind every number": release}
+        titles = {
+            "Before: every trip by tile": raw,
+            "After: at least 10 people behind every number": release,
+        }
         for number, (title, what) in enumerate(titles.items()):
             out = what.write(Path(drafts) / f"release-{number}", title=title, source=source)
             pictures.append(Path(drafts) / f"{number}.png")
@@ -113,7 +124,15 @@ def methods(folder: Path) -> None:
         options = OPTIONS.get(name, {})
         promise = {} if "epsilon" in options else {"k": 10}
         release = flowveil.anonymize(flows, name, **promise, **options)
-        flowveil.picture(release, folder / f"{name}.png", show="origins", bbox=CENTRE, title=name, width=6, dpi=72)
+        flowveil.picture(
+            release,
+            folder / f"{name}.png",
+            show="origins",
+            bbox=CENTRE,
+            title=name,
+            width=6,
+            dpi=72,
+        )
 
 
 def antennas(place: Path) -> None:
@@ -128,10 +147,16 @@ def antennas(place: Path) -> None:
         origin, destination = (rng.choice(300, 30_000, p=near / near.sum()) for _ in range(2))
         codes = np.array([f"S{i:03d}" for i in range(300)])
         trips = pa.table(
-            {"o": codes[origin], "d": codes[destination], "person_id": rng.integers(0, 12_000, 30_000).astype(str)}
+            {
+                "o": codes[origin],
+                "d": codes[destination],
+                "person_id": rng.integers(0, 12_000, 30_000).astype(str),
+            }
         )
         zones = flowveil.read_zones(path, tile="site_id")
-        flows = flowveil.read_trips(trips, zones=zones, origin_tile="o", destination_tile="d", same_zones=True)
+        flows = flowveil.read_trips(
+            trips, zones=zones, origin_tile="o", destination_tile="d", same_zones=True
+        )
         flowveil.picture(flowveil.anonymize(flows, k=10), place, show="origins")
 
 

@@ -127,11 +127,13 @@ def command_line() -> str:
     """`--help` of every command, from the program."""
     import click
 
-    from flowveil.cli import cli
+    from flowveil.apps.cli import cli
 
     parts = ["# Command line", "", "Made from `--help` of every command.", "", EXIT_CODES, ""]
     for words, command in _commands(cli, ("flowveil",)):
-        context = click.Context(command, info_name=" ".join(words), max_content_width=110, terminal_width=110)
+        context = click.Context(
+            command, info_name=" ".join(words), max_content_width=110, terminal_width=110
+        )
         level = "##" if len(words) < 3 else "###"
         parts += [f"{level} {' '.join(words)}", "", "```text", command.get_help(context), "```", ""]
     return "\n".join(parts)
@@ -166,7 +168,9 @@ def notebooks() -> dict[str, Any]:
     import nbformat
     from nbclient import NotebookClient
 
-    books = {name: nbformat.read(ROOT / "examples" / f"{name}.ipynb", as_version=4) for name in NOTEBOOKS}
+    books = {
+        name: nbformat.read(ROOT / "examples" / f"{name}.ipynb", as_version=4) for name in NOTEBOOKS
+    }
     together = nbformat.v4.new_notebook()
     for book in books.values():
         together.cells += [nbformat.v4.new_code_cell("%reset -f"), *book.cells]
@@ -181,7 +185,10 @@ def notebook(name: str, book: Any) -> Iterator[tuple[str, str | bytes]]:
     pictures = 0
     for cell in book.cells:
         if cell.cell_type == "markdown":
-            parts += [turned(cell.source, ROOT / "examples" / f"{name}.ipynb", f"notebooks/{name}.md"), ""]
+            parts += [
+                turned(cell.source, ROOT / "examples" / f"{name}.ipynb", f"notebooks/{name}.md"),
+                "",
+            ]
             continue
         parts += ["```python", cell.source, "```", ""]
         for output in cell.outputs:

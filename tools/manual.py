@@ -9,10 +9,12 @@ from pathlib import Path
 import click
 
 from flowveil import __version__
-from flowveil.cli import cli
+from flowveil.apps.cli import cli
 
 
-def pages(command: click.Command, words: tuple[str, ...] = ("flowveil",)) -> Iterator[tuple[str, str]]:
+def pages(
+    command: click.Command, words: tuple[str, ...] = ("flowveil",)
+) -> Iterator[tuple[str, str]]:
     """Name and text of the page of a command and of every command inside it."""
     yield "-".join(words) + ".1", page(command, words)
     for name, inner in _commands(command).items():
@@ -48,12 +50,16 @@ def page(command: click.Command, words: tuple[str, ...]) -> str:
     if commands := _commands(command):
         lines.append(".SH COMMANDS")
         lines += [
-            f".TP\n.B {_plain(name)}\n{_plain(inner.get_short_help_str(200))}\nSee {'-'.join((*words, name))}(1)."
+            f".TP\n.B {_plain(name)}\n{_plain(inner.get_short_help_str(200))}\nSee"
+            f" {'-'.join((*words, name))}(1)."
             for name, inner in sorted(commands.items())
         ]
     lines += [
         ".SH EXIT STATUS",
-        "0 done; 1 unexpected; 2 bad usage or bad input; 3 the guarantee cannot be met or does not hold;",
+        (
+            "0 done; 1 unexpected; 2 bad usage or bad input; 3 the guarantee cannot be met or does"
+            " not hold;"
+        ),
         "130 interrupted.",
     ]
     return "\n".join(lines) + "\n"

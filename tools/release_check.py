@@ -25,7 +25,7 @@ LARGEST = 6_000_000
 SURVEY = """
 import sys
 import pyarrow.parquet as pq
-from flowveil.sources.synthetic import synthetic_survey
+from flowveil.reading.sources.synthetic import synthetic_survey
 pq.write_table(synthetic_survey(), sys.argv[1])
 """
 
@@ -51,7 +51,9 @@ def check_wheel(wheel: Path) -> None:
     """Checks size and version, and that it holds nothing but the package."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     names = zipfile.ZipFile(wheel).namelist()
-    strange = [n for n in names if not n.startswith(("flowveil/", f"flowveil-{version}.dist-info/"))]
+    strange = [
+        n for n in names if not n.startswith(("flowveil/", f"flowveil-{version}.dist-info/"))
+    ]
     if strange or wheel.stat().st_size > LARGEST:
         sys.exit(f"{wheel.name}: {wheel.stat().st_size:,} bytes, strange files: {strange[:5]}")
     print(f"{wheel.name}: {wheel.stat().st_size:,} bytes, {len(names)} files")
@@ -60,18 +62,31 @@ def check_wheel(wheel: Path) -> None:
 def pythons() -> dict[tuple[int, int], str]:
     """The supported Pythons of this machine, by version."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    supported = {tuple(map(int, v)) for v in re.findall(r"Python :: (\d)\.(\d+)", " ".join(project["classifiers"]))}
+    supported = {
+        tuple(map(int, v))
+        for v in re.findall(r"Python :: (\d)\.(\d+)", " ".join(project["classifiers"]))
+    }
     folders = sorted((Path.home() / ".pyenv" / "versions").glob("*/bin"))
     found: dict[tuple[int, int], str] = {}
     for major, minor in sorted(supported):
-        for program in (shutil.which(f"python{major}.{minor}"), *(str(f / f"python{major}.{minor}") for f in folders)):
-            if program and Path(program).exists() and (major, minor) not in found and _runs(program, major, minor):
+        for program in (
+            shutil.which(f"python{major}.{minor}"),
+            *(str(f / f"python{major}.{minor}") for f in folders),
+        ):
+            if (
+                program
+                and Path(program).exists()
+                and (major, minor) not in found
+                and _runs(program, major, minor)
+            ):
                 found[major, minor] = program
     return found or {sys.version_info[:2]: sys.executable}
 
 
 def _runs(program: str, major: int, minor: int) -> bool:
-    asked = subprocess.run([program, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True)
+    asked = subprocess.run(
+        [program, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True
+    )
     return asked.stdout.split() == [str(major), str(minor)]
 
 
@@ -84,16 +99,56 @@ def try_wheel(wheel: Path, python: str, *, lowest: bool = False, offline: bool =
         here = str(folder / "venv" / "bin" / "python")
         if lowest:
             run(here, "-m", "pip", "install", "--quiet", "uv")
-            run(here, "-m", "uv", "pip", "install", "--quiet", "--python", here, "--resolution", "lowest-direct", wheel)
+            run(
+                here,
+                "-m",
+                "uv",
+                "pip",
+                "install",
+                "--quiet",
+                "--python",
+                here,
+                "--resolution",
+                "lowest-direct",
+                wheel,
+            )
         elif offline:
-            run(sys.executable, "-m", "pip", "download", "--quiet", "--dest", folder / "wheels", wheel)
-            run(*alone, here, "-m", "pip", "install", "--quiet", "--no-index", "--find-links", folder / "wheels", wheel)
+            run(
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--dest",
+                folder / "wheels",
+                wheel,
+            )
+            run(
+                *alone,
+                here,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-index",
+                "--find-links",
+                folder / "wheels",
+                wheel,
+            )
         else:
             run(here, "-m", "pip", "install", "--quiet", wheel)
         flowveil = folder / "venv" / "bin" / "flowveil"
         run(*alone, flowveil, "demo", "--out", folder / "release")
         run(*alone, here, "-c", SURVEY, folder / "trips.parquet")
-        run(*alone, flowveil, "verify", folder / "release", "--against", folder / "trips.parquet", "--strict")
+        run(
+            *alone,
+            flowveil,
+            "verify",
+            folder / "release",
+            "--against",
+            folder / "trips.parquet",
+            "--strict",
+        )
         how = ", lowest versions" if lowest else ", without an index" if offline else ""
         how += " or a network" if alone else ""
         print(f"{Path(python).name}{how}: demo and verify hold")
@@ -102,14 +157,20 @@ def try_wheel(wheel: Path, python: str, *, lowest: bool = False, offline: bool =
 def can_unshare() -> bool:
     """Whether this user can start a process without a network."""
     program = shutil.which("unshare")
-    return program is not None and subprocess.run([program, "-n", "true"], capture_output=True).returncode == 0
+    return (
+        program is not None
+        and subprocess.run([program, "-n", "true"], capture_output=True).returncode == 0
+    )
 
 
 def run(*words: object) -> None:
     """Runs a command; leaves with what it printed if it fails."""
     done = subprocess.run([str(w) for w in words], capture_output=True, text=True)
     if done.returncode:
-        sys.exit(f"{' '.join(map(str, words))}: exit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+        sys.exit(
+            f"{' '.join(map(str, words))}: exit"
+            f" {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        )
 
 
 if __name__ == "__main__":

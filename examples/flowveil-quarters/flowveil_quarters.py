@@ -8,7 +8,9 @@ from __future__ import annotations
 from flowveil import Flows, Guarantee, Hierarchy, Plan
 
 
-def quarters(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1, levels: int = 2) -> Plan:  # noqa: ARG001
+def quarters(
+    flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1, levels: int = 2
+) -> Plan:  # noqa: ARG001
     """Both ends a fixed number of levels above their tiles; cells that are short are suppressed.
 
     Args:
@@ -18,8 +20,13 @@ def quarters(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1,
         levels: how many levels to go up.
     """
     cuts = [_lifted(tree, levels) for tree in (flows.origins, flows.destinations)]
-    zones = [tree.zone_of_tile(cut) for tree, cut in zip((flows.origins, flows.destinations), cuts, strict=True)]
-    merged = flows.merge(zones[0][flows.origin], zones[1][flows.destination], len(cuts[0]), len(cuts[1]))
+    zones = [
+        tree.zone_of_tile(cut)
+        for tree, cut in zip((flows.origins, flows.destinations), cuts, strict=True)
+    ]
+    merged = flows.merge(
+        zones[0][flows.origin], zones[1][flows.destination], len(cuts[0]), len(cuts[1])
+    )
     return Plan.from_cuts(flows, *cuts, guarantee.safe(merged.cells)[merged.row])
 
 

@@ -17,11 +17,12 @@ from aequilibrae.paths import Graph, TrafficAssignment, TrafficClass
 
 release, volumes = map(Path, sys.argv[1:])
 
-# Rows and columns of the matrix are numbered 1, 2, ... in the order of omx_zones.csv. 0 is "not published".
+# Codes of H3 cells are texts, so rows and columns are numbered 1, 2, ... as in omx_zones.csv. Codes that are whole
+# numbers would be the index themselves. 0 is "not published".
 demand = AequilibraeMatrix()
 demand.load(str(release / "flows.omx"))
 demand.computational_view(["trips"])
-codes = pd.read_csv(release / "omx_zones.csv").set_index("zone")["index"]
+codes = pd.read_csv(release / "omx_zones.csv").set_index("zone")["row"]
 zones = pd.read_csv(release / "zones.csv").assign(index=lambda table: table["zone"].map(codes)).sort_values("index")
 assert zones["index"].tolist() == demand.index.tolist(), "both ends need the same zones: --same-zones"
 

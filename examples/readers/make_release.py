@@ -8,7 +8,7 @@ TwinCut with the same zones at both ends: each cell is a count, and rows and col
 import sys
 
 import flowveil
-from flowveil.sources.synthetic import synthetic_survey
+from flowveil.reading.sources.synthetic import synthetic_survey
 
 trips = synthetic_survey(people=600)
 flows = flowveil.read_trips(trips, resolution=8, same_zones=True)

@@ -17,68 +17,73 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from flowveil.analysis.api import compare as compare
+    from flowveil.analysis.api import describe as describe
+    from flowveil.analysis.api import frontier as frontier
+    from flowveil.analysis.api import run_study as run_study
+    from flowveil.analysis.audit import audit
+    from flowveil.analysis.private import PrivateView as PrivateView
     from flowveil.analysis.release_analysis import analyze as analyze
-    from flowveil.api import compare as compare
-    from flowveil.api import derive as derive
-    from flowveil.api import describe as describe
-    from flowveil.api import freeze as freeze
-    from flowveil.api import frontier as frontier
-    from flowveil.api import picture as picture
-    from flowveil.api import reconstruct as reconstruct
-    from flowveil.api import run_study as run_study
-    from flowveil.audit.auditing import audit
-    from flowveil.engines import read_slices as read_slices
-    from flowveil.engines import read_trips as read_trips
-    from flowveil.engines.spark_session import cluster as cluster
-    from flowveil.published.read_release import read_release as read_release
-    from flowveil.series.steps import publish_series as publish_series
-    from flowveil.sources import prepare as prepare
+    from flowveil.publishing.api import derive as derive
+    from flowveil.publishing.api import freeze as freeze
+    from flowveil.publishing.api import picture as picture
+    from flowveil.publishing.api import reconstruct as reconstruct
+    from flowveil.publishing.published_folder import read_release as read_release
+    from flowveil.publishing.series.steps import publish_series as publish_series
+    from flowveil.publishing.series.verification import verify_series as verify_series
+    from flowveil.reading.engines import read_slices as read_slices
+    from flowveil.reading.engines import read_trips as read_trips
+    from flowveil.reading.engines.spark_session import cluster as cluster
+    from flowveil.reading.sources import prepare as prepare
     from flowveil.verify.verification import verify_derived as verify_derived
     from flowveil.verify.verification import verify_release as verify_release
-    from flowveil.verify.verification import verify_series as verify_series
     from flowveil.zoning.files import read_tree as read_tree
     from flowveil.zoning.files import read_zones as read_zones
 
     audit_releases = audit
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 #: The public names of each module.
 _PUBLIC = {
     "analysis.release_analysis": "analyze",
-    "anonymization": "anonymize anonymize_slices",
-    "api": "compare derive describe freeze picture reconstruct",
-    "audit.auditing": "audit_releases",
-    "engines": "read_slices read_trips",
-    "errors": "DataError FlowveilError GuaranteeError InfeasibleError ParameterError",
-    "flows": "Flows",
-    "guarantee": "Guarantee",
-    "hierarchy": "Hierarchy",
+    "publishing.anonymization": "anonymize anonymize_slices",
+    "analysis.api": "compare describe",
+    "analysis.audit": "audit_releases",
+    "publishing.api": "derive freeze picture reconstruct",
+    "reading.engines": "read_slices read_trips",
+    "core.errors": "DataError FlowveilError GuaranteeError InfeasibleError ParameterError",
+    "core.flows": "Flows SlicedFlows",
+    "core.guarantee": "Guarantee",
+    "core.hierarchy": "Hierarchy",
     "methods": "METHODS Method",
-    "published.read_release": "read_release",
+    "publishing.published_folder": "read_release",
     "release.plan": "Plan",
-    "release.release": "Release",
-    "series.steps": "publish_series",
-    "slices": "SlicedFlows",
-    "sources": "prepare",
+    "publishing.release": "Release",
+    "publishing.series.steps": "publish_series",
+    "reading.sources": "prepare",
     "verify.verification": "verify_release",
     "zoning.files": "read_zones",
 }
 #: Names that are found here as well, for scripts that already use them.
 _OTHERS = {
-    "api": "frontier run_study",
-    "engines.spark_session": "cluster",
-    "errors": "HierarchyError MissingExtraError OutputError",
-    "reading.limits": "limits",
-    "release.noisy": "NoisyRelease",
+    "analysis.api": "frontier run_study",
+    "analysis.private": "PrivateView",
+    "reading.engines.spark_session": "cluster",
+    "core.errors": "HierarchyError MissingExtraError OutputError",
+    "system.limits": "limits",
     "release.plan": "NodeZones Suppression Zones",
-    "release.release": "SlicedRelease",
-    "verify.verification": "verify_derived verify_series",
+    "publishing.release": "NoisyRelease SlicedRelease",
+    "publishing.series.verification": "verify_series",
+    "verify.verification": "verify_derived",
     "zoning.files": "read_tree",
 }
-_ALIASES = {"audit_releases": "audit"}
+_ALIASES = {"audit_releases": "audit", "SlicedFlows": "Flows"}
 _MODULE_OF = {
-    name: module for listed in (_OTHERS, _PUBLIC) for module, names in listed.items() for name in names.split()
+    name: module
+    for listed in (_OTHERS, _PUBLIC)
+    for module, names in listed.items()
+    for name in names.split()
 }
 
 __all__ = [*sorted(" ".join(_PUBLIC.values()).split()), "__version__"]  # all are texts
@@ -88,7 +93,8 @@ def __getattr__(name: str) -> Any:
     """Load a public name."""
     if name == "verify_folder":
         raise AttributeError(
-            "verify_folder was removed. Hint: verify_release(folder, against=...).holds and .findings."
+            "verify_folder was removed. Hint: verify_release(folder, against=...).holds and"
+            " .findings."
         )
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'flowveil' has no attribute {name!r}")

@@ -1,5 +1,5 @@
 """``python -m flowveil``."""
 
-from flowveil.cli import main
+from flowveil.apps.cli import main
 
 main()

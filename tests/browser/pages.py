@@ -70,25 +70,38 @@ def keep(page, name: str, *, full: bool = False) -> None:
 COLOURS = ("color-contrast", "link-in-text-block")
 
 
-def violations(page, axe: Path, *, rules: Sequence[str] | None = None) -> list[tuple[str, list[str]]]:
+def violations(
+    page, axe: Path, *, rules: Sequence[str] | None = None
+) -> list[tuple[str, list[str]]]:
     """What axe-core finds on a page, by some of its rules or by all.
 
     What it does not mind stays in the browser: reading it here takes seconds.
     """
     if not page.evaluate("'axe' in window"):
         page.evaluate(axe.read_text(encoding="utf-8"))
-    asked = {"resultTypes": ["violations"], **({"runOnly": {"type": "rule", "values": list(rules)}} if rules else {})}
-    found = page.evaluate("(asked) => axe.run(document, asked).then((found) => found.violations)", asked)
+    asked = {
+        "resultTypes": ["violations"],
+        **({"runOnly": {"type": "rule", "values": list(rules)}} if rules else {}),
+    }
+    found = page.evaluate(
+        "(asked) => axe.run(document, asked).then((found) => found.violations)", asked
+    )
     return [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in found]
 
 
 def redrawn(page) -> None:
     """Waits until the page shows the result: maps are drawn in the next frame."""
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(null))))")
+    page.evaluate(
+        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() =>"
+        " done(null))))"
+    )
 
 
 def until(page, holds: str) -> None:
-    """Wait until an expression holds; the pages' policy lets no script be made of text, as wait_for_function does."""
+    """Wait until an expression holds.
+
+    The pages' policy lets no script be made of text, as wait_for_function does.
+    """
     for _ in range(600):
         if page.evaluate(holds):
             return
@@ -98,20 +111,36 @@ def until(page, holds: str) -> None:
 
 @pytest.fixture
 def open_page(chromium):
-    """Open a file from disk, offline; afterwards the page must have said nothing and asked for nothing."""
+    """Open a file from disk, offline: by default the map of the cells.
+
+    Afterwards the page must have said nothing and asked for nothing.
+    """
 
     @contextmanager
-    def opening(path: Path, *, phone: bool = False, offline: bool = True, **context) -> Iterator[Opened]:
+    def opening(
+        path: Path,
+        *,
+        phone: bool = False,
+        offline: bool = True,
+        fragment: str = "cells",
+        **context,
+    ) -> Iterator[Opened]:
         if phone:
-            context |= {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+            context |= {
+                "viewport": {"width": 390, "height": 844},
+                "has_touch": True,
+                "is_mobile": True,
+            }
         context.setdefault("viewport", {"width": 1366, "height": 768})
         around = chromium.new_context(offline=offline, **context)
         try:
             opened = Opened(around.new_page())
-            opened.page.on("console", lambda message: opened.said.append(f"{message.type}: {message.text}"))
+            opened.page.on(
+                "console", lambda message: opened.said.append(f"{message.type}: {message.text}")
+            )
             opened.page.on("pageerror", lambda error: opened.said.append(str(error)))
             opened.page.on("request", lambda request: opened.asked.append(request.url))
-            opened.page.goto(path.resolve().as_uri())
+            opened.page.goto(f"{path.resolve().as_uri()}#{fragment}")
             if opened.page.locator("#map-data").count():
                 opened.page.wait_for_selector("html[data-ready=true]", timeout=30_000)
             opened.seconds = opened.page.evaluate("performance.now() / 1000")

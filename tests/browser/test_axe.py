@@ -1,4 +1,7 @@
-"""axe-core finds nothing on any kind of page, light and dark. It is an npm package, fetched by .ci/run."""
+"""axe-core finds nothing on any kind of page, light and dark.
+
+It is an npm package, fetched by .ci/run.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,19 @@ from flowveil.analysis.comparison import Comparison
 from flowveil.analysis.experiment import Run
 from flowveil.analysis.release_analysis import analyze_release
 from flowveil.analysis.tables import Sheet, html_part
-from flowveil.cli import main
+from flowveil.apps.cli import main
 from flowveil.published.document import page
 from samples.drafts import unchecked
 from samples.hourly import hourly_trips
 
-AXE = Path(os.environ.get("AXE_CORE", Path(__file__).resolve().parents[2] / "build" / "axe-core" / "axe.min.js"))
-pytestmark = pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not there (AXE_CORE names its axe.min.js)")
+AXE = Path(
+    os.environ.get(
+        "AXE_CORE", Path(__file__).resolve().parents[2] / "build" / "axe-core" / "axe.min.js"
+    )
+)
+pytestmark = pytest.mark.skipif(
+    not AXE.is_file(), reason="axe-core is not there (AXE_CORE names its axe.min.js)"
+)
 AREA = "2.31,48.83,2.37,48.88"
 
 
@@ -45,19 +54,32 @@ def _releases(folder: Path) -> dict[str, Path]:
         "nested": anonymize(flows, "paircut", k=5),
         "boxed": anonymize(flows, "mondrian", k=20),
         "noisy": anonymize(flows, "laplace", epsilon=1.0, region="observed"),
-        "sliced": anonymize_slices(hours, "odkanon", k=10, accept_differencing=True),
+        "sliced": anonymize_slices(hours, "odkanon", k=10),
         "folded": anonymize(hours.folded(), "paircut", k=10),
         "outside": anonymize(crossing, k=5, max_suppressed=0.3),
     }
     about = {"title": "Trips", "source": "A test"}
-    found = {name: one.write(folder / name, **about) / "report.html" for name, one in releases.items()}
+    found = {
+        name: one.write(folder / name, **about) / "report.html" for name, one in releases.items()
+    }
     found["internal"] = analyze_release(plain).write(folder / "private") / "before-after.html"
     measures = {"suppressed_share": 0.1, "mean_generalization_error": 12.0}
     runs = tuple(
-        Run(m, 5, ("trips",), "done", by_basis={"trips": measures}, seconds=1.0, flows=plain.flows, zones=plain.zones)
+        Run(
+            m,
+            5,
+            ("trips",),
+            "done",
+            by_basis={"trips": measures},
+            seconds=1.0,
+            flows=plain.flows,
+            zones=plain.zones,
+        )
         for m in ("twincut", "odkanon")
     )
-    found["comparison"] = Comparison(runs, 60.0, 0.1).write(folder / "comparison") / "comparison.html"
+    found["comparison"] = (
+        Comparison(runs, 60.0, 0.1).write(folder / "comparison") / "comparison.html"
+    )
     return found
 
 
@@ -80,9 +102,20 @@ def _of_commands(folder: Path) -> dict[str, Path]:
 
 
 KINDS = (
-    "plain", "nested", "boxed", "noisy", "sliced", "folded", "outside", "internal", "comparison", "study", "audit",
-    "series", "certificate",
-)  # fmt: skip
+    "plain",
+    "nested",
+    "boxed",
+    "noisy",
+    "sliced",
+    "folded",
+    "outside",
+    "internal",
+    "comparison",
+    "study",
+    "audit",
+    "series",
+    "certificate",
+)
 
 
 @pytest.fixture(scope="module")
@@ -95,9 +128,12 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     return {**_releases(folder), **_of_commands(folder), "study": folder / "study.html"}
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_nothing_is_found_light_or_dark(name, pages, open_page):
-    with open_page(pages[name], bypass_csp=True) as opened:
+@pytest.mark.parametrize(
+    ("name", "fragment"),
+    [*((name, "") for name in KINDS), ("nested", "cells"), ("sliced", "cells")],
+)
+def test_nothing_is_found_light_or_dark(name, fragment, pages, open_page):
+    with open_page(pages[name], bypass_csp=True, fragment=fragment) as opened:
         for scheme, rules in (("light", None), ("dark", COLOURS)):
             opened.page.emulate_media(color_scheme=scheme)
             redrawn(opened.page)

@@ -1,4 +1,7 @@
-"""Details of the comparison's page in a real browser: legends, wide tables on the screen and on paper."""
+"""Details of the comparison's page in a real browser.
+
+Legends, wide tables on the screen and on paper.
+"""
 
 from __future__ import annotations
 
@@ -93,12 +96,15 @@ def test_a_table_that_is_wider_than_the_screen_says_so(stretched, open_page):
             page.set_viewport_size({"width": width, "height": 800})
             redrawn(page)
             cut = page.evaluate(
-                "(() => { const s = document.querySelector('.sideways'); return s.scrollWidth > s.clientWidth })()"
+                "(() => { const s = document.querySelector('.sideways'); return s.scrollWidth >"
+                " s.clientWidth })()"
             )
             assert page.locator(".sideways-hint").is_visible() == cut, width
             if width == 390:
                 assert cut
-                shade = page.evaluate("getComputedStyle(document.querySelector('.sideways')).backgroundImage")
+                shade = page.evaluate(
+                    "getComputedStyle(document.querySelector('.sideways')).backgroundImage"
+                )
                 assert "gradient" in shade
             if width >= 1280:
                 assert not cut, width
@@ -112,7 +118,9 @@ def test_the_whole_table_is_on_paper(stretched, open_page):
         # A4 without its margins, lying and upright, at 96 dots an inch.
         for width in (1032, 703):
             page.set_viewport_size({"width": width, "height": 900})
-            right = page.evaluate("document.querySelector('table.dense').getBoundingClientRect().right")
+            right = page.evaluate(
+                "document.querySelector('table.dense').getBoundingClientRect().right"
+            )
             assert right <= width
         pdf = page.pdf(prefer_css_page_size=True)
     boxes = {tuple(map(float, box.split())) for box in re.findall(rb"/MediaBox \[([\d. ]+)\]", pdf)}

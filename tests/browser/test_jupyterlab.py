@@ -33,7 +33,14 @@ flowveil.anonymize(city_flows(), "odkanon", 5, protect="trips")
 
 def notebook() -> dict:
     code = CELL.format(tests=str(ROOT / "tests")).strip().splitlines(keepends=True)
-    cell = {"cell_type": "code", "execution_count": None, "id": "a", "metadata": {}, "outputs": [], "source": code}
+    cell = {
+        "cell_type": "code",
+        "execution_count": None,
+        "id": "a",
+        "metadata": {},
+        "outputs": [],
+        "source": code,
+    }
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     return {"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
 
@@ -45,13 +52,27 @@ def lab(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    own = {name: str(tmp_path / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")}
-    own |= {"JUPYTERLAB_SETTINGS_DIR": str(tmp_path / "s"), "JUPYTERLAB_WORKSPACES_DIR": str(tmp_path / "w")}
-    own["PYTHONPATH"] = os.pathsep.join([str(tmp_path / "less"), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    own = {
+        name: str(tmp_path / name)
+        for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
+    }
+    own |= {
+        "JUPYTERLAB_SETTINGS_DIR": str(tmp_path / "s"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(tmp_path / "w"),
+    }
+    own["PYTHONPATH"] = os.pathsep.join(
+        [str(tmp_path / "less"), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+    )
     # Unused checks of addresses would compile grammars for two seconds.
     (tmp_path / "less").mkdir()
     (tmp_path / "less" / "rfc3987_syntax.py").write_text("raise ImportError\n", "utf-8")
-    words = ["--no-browser", "--allow-root", f"--port={port}", "--IdentityProvider.token=t", "--ServerApp.ip=127.0.0.1"]
+    words = [
+        "--no-browser",
+        "--allow-root",
+        f"--port={port}",
+        "--IdentityProvider.token=t",
+        "--ServerApp.ip=127.0.0.1",
+    ]
     words += ["--LabApp.extension_manager=readonly", "--ServerApp.terminals_enabled=False"]
     with open(tmp_path / "log", "w", encoding="utf-8") as log:
         server = subprocess.Popen(
@@ -81,7 +102,10 @@ def test_the_view_fits_its_cell(lab, chromium):
         page = context.new_page()
         page.goto(lab, timeout=180_000)
         page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=180_000)
-        idle, question = page.get_by_text("| Idle"), page.get_by_role("button", name="Select Kernel")
+        idle, question = (
+            page.get_by_text("| Idle"),
+            page.get_by_role("button", name="Select Kernel"),
+        )
         # It may ask which kernel to start.
         idle.or_(question).first.wait_for(timeout=180_000)
         if question.is_visible():

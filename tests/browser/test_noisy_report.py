@@ -1,4 +1,7 @@
-"""The report of a noisy release in a real browser: the same maps, and first of all that counts are noisy."""
+"""The report of a noisy release in a real browser.
+
+The same maps, and first of all that counts are noisy.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,9 @@ def test_maps_and_layers_work_and_noise_is_said_first(release, tmp_path, open_pa
 
 
 def test_the_page_of_the_analysis_opens(release, tmp_path, open_page):
-    with open_page(analyze_release(release).write(tmp_path / "private") / "before-after.html") as opened:
+    with open_page(
+        analyze_release(release).write(tmp_path / "private") / "before-after.html"
+    ) as opened:
         assert "NOT FOR PUBLICATION" in opened.page.locator("body").inner_text()
         assert opened.page.locator("figure[data-layer=origin_lost] canvas").count() == 1
         opened.keep("noisy-internal")
@@ -53,14 +58,20 @@ def test_zones_of_the_data_are_said_and_can_be_looked_at(tmp_path, open_page):
     """Tiles are those of the map, seen or not: which zones were seen is what the page warns of."""
     lat, lon = zip(*(h3.cell_to_latlng(c) for c in ZONES), strict=True)
     where = read_zones(
-        pa.table({"sector": [f"s{i % 6}" for i in range(49)], "zone": ZONES, "lat": lat, "lon": lon}),
-        levels=["sector", "zone"], lat="lat", lon="lon",
-    )  # fmt: skip
+        pa.table(
+            {"sector": [f"s{i % 6}" for i in range(49)], "zone": ZONES, "lat": lat, "lon": lon}
+        ),
+        levels=["sector", "zone"],
+        lat="lat",
+        lon="lon",
+    )
     trips = pa.table({"o": ZONES * 20, "d": (ZONES[7:] + ZONES[:7]) * 20})
     flows = read_trips(trips, zones=where, origin_tile="o", destination_tile="d")
     release = anonymize(flows, "laplace", epsilon=1, region="observed", level=0)
     assert sorted(release.zones["tiles"].to_pylist()) == [8, 8, 8, 8, 8, 9]
     with open_page(release.write(tmp_path / "out") / "report.html") as opened:
         page = opened.page
-        assert any("the list of zones" in said for said in page.locator(".notice").all_inner_texts())
+        assert any(
+            "the list of zones" in said for said in page.locator(".notice").all_inner_texts()
+        )
         opened.keep("noisy-observed")

@@ -6,7 +6,7 @@ import pytest
 
 from browser.pages import redrawn
 from flowveil import anonymize
-from flowveil.api import notebook_view
+from flowveil.publishing.api import notebook_view
 from samples.releases import city_flows
 
 
@@ -14,7 +14,9 @@ from samples.releases import city_flows
 def test_the_map_is_in_view(width, tmp_path, open_page):
     page_file = tmp_path / "cell.html"
     view = notebook_view(anonymize(city_flows(), k=5, protect="trips"))
-    page_file.write_text(f"<!doctype html><html lang='en'><title>cell</title><body>{view}</body></html>", "utf-8")
+    page_file.write_text(
+        f"<!doctype html><html lang='en'><title>cell</title><body>{view}</body></html>", "utf-8"
+    )
     with open_page(page_file) as opened:
         opened.page.set_viewport_size({"width": width, "height": 1000})
         frame = opened.page.frame_locator("iframe")

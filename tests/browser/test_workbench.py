@@ -1,4 +1,5 @@
-"""The workbench in a real browser: the whole way with the mouse and with keys, and what goes wrong on the way."""
+"""The workbench in a real browser: the whole way with the mouse and with keys, and what goes wrong
+on the way."""
 
 from __future__ import annotations
 
@@ -20,13 +21,17 @@ from pyarrow import parquet as pq
 
 from browser import pages
 from conftest import trip_table
-from flowveil.cli import main
+from flowveil.apps.cli import main
 from samples.served import Served, serving, serving_here
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-AXE = Path(os.environ.get("AXE_CORE", Path(__file__).resolve().parents[2] / "build" / "axe-core" / "axe.min.js"))
+AXE = Path(
+    os.environ.get(
+        "AXE_CORE", Path(__file__).resolve().parents[2] / "build" / "axe-core" / "axe.min.js"
+    )
+)
 SECONDS = 90_000
 
 
@@ -34,13 +39,17 @@ SECONDS = 90_000
 def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("folder")
     csv.write_csv(trip_table(1000), folder / "trips.csv")
-    (folder / "broken.csv").write_text("start_lat,start_lon,end_lat,end_lon\n" + "north,1,2,3\n" * 20, "utf-8")
+    (folder / "broken.csv").write_text(
+        "start_lat,start_lon,end_lat,end_lon\n" + "north,1,2,3\n" * 20, "utf-8"
+    )
     return folder
 
 
 @pytest.fixture(scope="module")
 def served(folder, tmp_path_factory) -> Iterator[Served]:
-    with serving_here(folder, tmp_path_factory.mktemp("tmp"), max_upload=10**6, demo_people=400) as running:
+    with serving_here(
+        folder, tmp_path_factory.mktemp("tmp"), max_upload=10**6, demo_people=400
+    ) as running:
         running.enter()
         yield running
 
@@ -108,7 +117,9 @@ def drop(page, selector: str, file: Path) -> None:
         at = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
         dragged = {"items": [], "files": [str(file)], "dragOperationsMask": 1}
         browser.send("Input.dispatchDragEvent", {"type": what, "data": dragged, **at})
-        assert page.locator(".drop.over").count() == (what != "drop" and selector.startswith("#drop"))
+        assert page.locator(".drop.over").count() == (
+            what != "drop" and selector.startswith("#drop")
+        )
     browser.detach()
 
 
@@ -117,7 +128,10 @@ def empty(served: Served) -> None:
 
 
 def full_run(page, of: str) -> None:
-    """Wait for the full run of a method, or of a method and its k; not for one that was there before."""
+    """Wait for the full run of a method, or of a method and its k.
+
+    Not for one that was there before.
+    """
     page.locator(f"#which[data-of^='{of}']", has_text="Full run:").wait_for()
 
 
@@ -132,7 +146,9 @@ def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkey
         assert page.locator("#name-trips").inner_text() == ""
         drop(page, "#drop-trips", folder / "trips.csv")
         page.locator("#intake", has_text="1,000 rows were read").wait_for()
-        page.wait_for_selector("[data-choice=person] option[value=person_id]:checked", state="attached")
+        page.wait_for_selector(
+            "[data-choice=person] option[value=person_id]:checked", state="attached"
+        )
         box = page.locator("#densities canvas").first.bounding_box()
         to_scale(box["width"] / box["height"])
         assert page.locator("#densities canvas").count() == 2
@@ -193,11 +209,15 @@ def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkey
         for tick in page.locator(".ticks input, #accept").all():
             tick.check()
         # A title changes no map: what was computed is still what would be published.
-        before = [job["id"] for job in served.do("GET", "/api/state")["jobs"] if job["kind"] == "run"]
+        before = [
+            job["id"] for job in served.do("GET", "/api/state")["jobs"] if job["kind"] == "run"
+        ]
         for step in ("try", "sign"):
             at_step(page, step)
             page.wait_for_timeout(1500)
-        found = [job["id"] for job in served.do("GET", "/api/state")["jobs"] if job["kind"] == "run"]
+        found = [
+            job["id"] for job in served.do("GET", "/api/state")["jobs"] if job["kind"] == "run"
+        ]
         assert found == before
         accessible(page)
         keep(page, "sign", full=True)
@@ -213,13 +233,17 @@ def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkey
         with page.context.expect_page() as report:
             page.click("text=Open the report")
         report.value.wait_for_selector("html[data-ready=true]")
-        assert report.value.locator("h1").inner_text() == "Trips of a test"
+        assert "Trips of a test" in report.value.locator("body").inner_text()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trips.csv").write_bytes((folder / "trips.csv").read_bytes())
     main([*shlex.split(command)[1:], "--quiet"])
     main(["verify", "release", "--against", "trips.csv", "--quiet"])
     report = json.loads(Path("release/report.json").read_text(encoding="utf-8"))["published"]
-    assert shown["Cells published"] == f"{report['cells']:,}" == f"{len(pq.read_table('release/flows.parquet')):,}"
+    assert (
+        shown["Cells published"]
+        == f"{report['cells']:,}"
+        == f"{len(pq.read_table('release/flows.parquet')):,}"
+    )
     assert shown["Zones"] == f"{report['origin_zones']:,} × {report['destination_zones']:,}"
     assert shown["Smallest cell"] == f"{report['smallest_cell']:,}"
     with zipfile.ZipFile("downloaded.zip") as packed:
@@ -229,12 +253,18 @@ def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkey
 
 def figures(page) -> list[dict[str, str]]:
     """The figures of the check as the page shows them."""
-    names, values = page.locator("#checked dt").all_inner_texts(), page.locator("#checked dd").all_inner_texts()
+    names, values = (
+        page.locator("#checked dt").all_inner_texts(),
+        page.locator("#checked dd").all_inner_texts(),
+    )
     return [{"name": n, "value": v.splitlines()[0]} for n, v in zip(names, values, strict=True)]
 
 
 def to_scale(ratio: float) -> None:
-    """The trips of the test spread over 0.08 by 0.12 degrees at 49 degrees north: nearly a square of kilometres."""
+    """The trips of the test spread over 0.08 by 0.12 degrees at 49 degrees north.
+
+    Nearly a square of kilometres.
+    """
     assert 0.6 < ratio < 1.7
 
 
@@ -243,7 +273,9 @@ def test_the_demonstration_is_one_click_away(chromium, served):
     with opened(chromium, served) as page:
         page.click("#demo")
         page.locator("#intake", has_text="rows were read").wait_for()
-        page.wait_for_selector("[data-choice=weight] option[value=weight]:checked", state="attached")
+        page.wait_for_selector(
+            "[data-choice=weight] option[value=weight]:checked", state="attached"
+        )
         page.wait_for_selector(".hours")
         keep(page, "columns-demo", full=True)
         at_step(page, "try")
@@ -254,7 +286,10 @@ def test_the_demonstration_is_one_click_away(chromium, served):
 
 def to(page, selector: str, text: str = "") -> None:
     """Go to an element with the tab key alone, to the first one that says so."""
-    found = "([s, text]) => document.activeElement.matches(s) && document.activeElement.textContent.includes(text)"
+    found = (
+        "([s, text]) => document.activeElement.matches(s) &&"
+        " document.activeElement.textContent.includes(text)"
+    )
     for _ in range(120):
         if page.evaluate(found, [selector, text]):
             return
@@ -311,10 +346,17 @@ def test_on_a_phone_in_the_dark(chromium, served):
     while sum(release["own"] for release in served.do("GET", "/api/state")["releases"]) < 2:
         served.job("check")
         published = served.do(
-            "POST", "/api/publish", {"read": True, "accepted": True, "signer": "Data protection office"}
+            "POST",
+            "/api/publish",
+            {"read": True, "accepted": True, "signer": "Data protection office"},
         )
         assert served.ended(published["id"])["state"] == "done"
-    phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "color_scheme": "dark"}
+    phone = {
+        "viewport": {"width": 390, "height": 844},
+        "has_touch": True,
+        "is_mobile": True,
+        "color_scheme": "dark",
+    }
     with opened(chromium, served, bypass_csp=True, **phone) as page:
         for step in ("drop", "columns", "before", "try", "tradeoff", "sign", "publish"):
             at_step(page, step)
@@ -338,7 +380,9 @@ def test_a_broken_file_says_what_is_wrong(chromium, served, folder):
         page.locator("#intake .notice", has_text="start_lat").wait_for()
         at_step(page, "try")
         page.locator("#which.notice", has_text="start_lat").wait_for()
-        page.set_input_files("#file-trips", files=[{"name": "x.exe", "mimeType": "", "buffer": b"x"}])
+        page.set_input_files(
+            "#file-trips", files=[{"name": "x.exe", "mimeType": "", "buffer": b"x"}]
+        )
         refused = page.locator("#problem", has_text="not read here")
         refused.wait_for()
         # Automatic requests that succeed leave the message on the page.
@@ -390,7 +434,10 @@ def test_only_what_can_be_is_offered(chromium, served):
         assert page.locator("[data-choice=same_zones]").is_hidden()
         page.select_option("#method", "topdown")
         assert page.locator("#k").is_hidden()
-        assert page.locator(".of-method[data-method=topdown] [data-option=epsilon]").input_value() == "1"
+        assert (
+            page.locator(".of-method[data-method=topdown] [data-option=epsilon]").input_value()
+            == "1"
+        )
         assert page.locator("[data-option=unsafe_seed_for_tests]").count() == 0
         for name, text in (("level", "7"), ("region", "841fb47ffffffff")):
             field = page.locator(f".of-method[data-method=topdown] [data-option={name}]")
@@ -407,10 +454,14 @@ def test_only_what_can_be_is_offered(chromium, served):
 
 
 def all_at_rest(served: Served) -> set[int]:
-    """Wait until all jobs are over and two processes, one for previews and one for the rest, wait for more of them."""
+    """Wait until all jobs are over and two processes, one for previews and one for the rest, wait
+    for more of them."""
     until = time.monotonic() + SECONDS / 1000
     while time.monotonic() < until:
-        over = all(job["state"] in ("done", "failed", "cancelled") for job in served.do("GET", "/api/state")["jobs"])
+        over = all(
+            job["state"] in ("done", "failed", "cancelled")
+            for job in served.do("GET", "/api/state")["jobs"]
+        )
         if over and len(found := served.workers()) == 2:
             return found
         time.sleep(0.05)
@@ -432,8 +483,9 @@ def test_cancel_reload_two_tabs_and_a_killed_server(chromium, folder, tmp_path):
             for page in (one, two):
                 page.locator("#k-value", has_text=re.compile("^11$")).wait_for()
                 full_run(page, "recommended 11")
-            # A run that is cancelled leaves the preview; another tab and a reload in the middle see that, too. No job
-            # ends before it is cancelled: their processes are halted, and can still be ended.
+            # A run that is cancelled leaves the preview; another tab and a reload in the middle see
+            # that, too. No job ends before it is cancelled: their processes are halted, and can
+            # still be ended.
             halted = all_at_rest(running)
             for pid in halted:
                 os.kill(pid, signal.SIGSTOP)
@@ -446,7 +498,9 @@ def test_cancel_reload_two_tabs_and_a_killed_server(chromium, folder, tmp_path):
             for pid in halted & running.workers():
                 os.kill(pid, signal.SIGCONT)
             for page in (one, two):
-                page.locator("#which[data-of='recommended 12']", has_text="The full run was cancelled").wait_for()
+                page.locator(
+                    "#which[data-of='recommended 12']", has_text="The full run was cancelled"
+                ).wait_for()
             runs = [job for job in running.do("GET", "/api/state")["jobs"] if job["kind"] == "run"]
             assert runs[-1]["state"] == "cancelled"
             running.process.send_signal(signal.SIGKILL)

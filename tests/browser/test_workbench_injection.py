@@ -1,4 +1,5 @@
-"""Names from outside are text on every step of the workbench and in the report, also where no policy would help."""
+"""Names from outside are text on every step of the workbench and in the report, also where no
+policy would help."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def zones() -> bytes:
         {
             "type": "Feature",
             "properties": {"code": way, "name": f"{way} quarter"},
-            "geometry": json.loads(shapely.to_geojson(shapely.box(2 + n / 10, 48, 2.1 + n / 10, 48.1))),
+            "geometry": json.loads(
+                shapely.to_geojson(shapely.box(2 + n / 10, 48, 2.1 + n / 10, 48.1))
+            ),
         }
         for n, way in enumerate(WAYS)
     ]
@@ -58,12 +61,25 @@ def test_names_are_never_markup(chromium, tmp_path):
         (tmp_path / f"{IMAGE.replace('/', '')}.csv").write_bytes(trips())
         for role, end, content in (("trips", "csv", trips()), ("zones", "geojson", zones())):
             running.do("PUT", f"/api/files/{role}?name={quote(f'{IMAGE}.{end}')}", content)
-        choices = {"k": 10, "max_suppressed": 0.1, "method": "twincut", "origin_tile": COLUMN, "by": [SEX]}
-        choices |= {"destination_tile": f"to {IMAGE}", "zones_tile": "code", "zones_name": "name", "title": IMAGE}
+        choices = {
+            "k": 10,
+            "max_suppressed": 0.1,
+            "method": "twincut",
+            "origin_tile": COLUMN,
+            "by": [SEX],
+        }
+        choices |= {
+            "destination_tile": f"to {IMAGE}",
+            "zones_tile": "code",
+            "zones_name": "name",
+            "title": IMAGE,
+        }
         choices |= {"source": IMAGE, "contact": f'">{IMAGE}', "licence": IMAGE}
         running.do("POST", "/api/choices", choices)
         for kind in ("inspect", "read", "describe", "preview", "run", "check"):
-            job = running.ended(running.do("POST", "/api/jobs", {"kind": kind, "choices": choices})["id"])
+            job = running.ended(
+                running.do("POST", "/api/jobs", {"kind": kind, "choices": choices})["id"]
+            )
             assert job["state"] == "done", (kind, job)
         signed = {"read": True, "accepted": True, "signer": "<b>office</b>"}
         running.ended(running.do("POST", "/api/publish", signed)["id"])

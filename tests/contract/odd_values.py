@@ -1,4 +1,7 @@
-"""Values that engines could read in two ways, and what they must be read as: one table for all engines."""
+"""Values that engines could read in two ways, and what they must be read as.
+
+One table for all engines.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from flowveil.engines import read_flows
-from flowveil.errors import DataError, ParameterError
+from flowveil.core.errors import DataError, ParameterError
 from flowveil.reading import Reading
+from flowveil.reading.engines import read_flows
 
 A, B = "8a1fb46622dffff", "8a1fb4662607fff"
 UTC = dt.UTC
@@ -29,22 +32,47 @@ def points(*lat: Any, **columns: Any) -> pa.Table:
 
 
 def outcome(source: Any, how: dict[str, Any], *, engine: str = "duckdb") -> Any:
-    """Slices with their trips, weights and numbers of people, and the rows left out; or what is wrong, without rows."""
+    """Slices with their trips, weights and numbers of people, and the rows left out.
+
+    Or what is wrong, without rows.
+    """
     try:
-        read = read_flows(source, Reading.from_arguments(**{"max_dropped": 1.0, **how}), engine=engine)
+        read = read_flows(
+            source, Reading.from_arguments(**{"max_dropped": 1.0, **how}), engine=engine
+        )
     except (DataError, ParameterError) as error:
         return (
-            str(error).partition("\n- ")[2].partition(" (row")[0].partition(", such as '9")[0].partition("\n")[0]
+            str(error)
+            .partition("\n- ")[2]
+            .partition(" (row")[0]
+            .partition(", such as '9")[0]
+            .partition("\n")[0]
             or str(error).partition(".")[0]
         )
     found = {}
-    for key, flows in zip(read.keys, read.slices, strict=True):
+    for key, flows in read.split():
         people = None if flows.people is None else flows.n_people().tolist()
-        found[key] = (flows.trips.tolist(), None if flows.weight is None else flows.weight.tolist(), people)
+        found[key] = (
+            flows.trips.tolist(),
+            None if flows.weight is None else flows.weight.tolist(),
+            people,
+        )
     return found, read.whole.intake.left_out, read.whole.intake.nobody
 
 
-_SPELLINGS = ["P1", " p1", "P1 ", "\tP1", "P1\u00a0", "\ufeffP1", "P\u200b1", "P1\r", "\u3000P1", "Straße", "STRASSE"]
+_SPELLINGS = [
+    "P1",
+    " p1",
+    "P1 ",
+    "\tP1",
+    "P1\u00a0",
+    "\ufeffP1",
+    "P\u200b1",
+    "P1\r",
+    "\u3000P1",
+    "Straße",
+    "STRASSE",
+]
 _NOBODY = ["nan\t", "NULL\u00a0", "-", "?", "unknown", "", None, "-99", "0000", "0"]
 _ZONED = [dt.datetime(2024, 3, 31, h, 30, tzinfo=UTC) for h in (0, 1, 22)]
 
@@ -97,7 +125,10 @@ ODD: dict[str, tuple[pa.Table, dict[str, Any], Any]] = {
         tiles(3, at=pa.array(_ZONED, pa.timestamp("us", "America/New_York"))),
         {"time": "at", "every": "1h", "timezone": "Europe/Paris"},
         (
-            {(f"2024-{day}",): ([1], None, None) for day in ("03-31T01:00", "03-31T03:00", "04-01T00:00")},
+            {
+                (f"2024-{day}",): ([1], None, None)
+                for day in ("03-31T01:00", "03-31T03:00", "04-01T00:00")
+            },
             {},
             {},
         ),
@@ -110,8 +141,11 @@ ODD: dict[str, tuple[pa.Table, dict[str, Any], Any]] = {
     "times that fit day-first and month-first": (
         tiles(2, at=["01/02/2024", "03/04/2024"]),
         {"time": "at", "every": "day"},
-        "the times in column 'at' cannot be read: day-first and month-first both fit every value. Say which with "
-        "time_format (--time-format), such as '%d/%m/%Y %H:%M' or '%m/%d/%Y %I:%M:%S %p'",
+        (
+            "the times in column 'at' cannot be read: day-first and month-first both fit every"
+            " value. Say which with time_format (--time-format), such as '%d/%m/%Y %H:%M' or"
+            " '%m/%d/%Y %I:%M:%S %p'"
+        ),
     ),
     "Unix times in text, and attributes with gaps": (
         tiles(4, at=["1704067200", "1704070800", "", "1704067201"], sex=["f", " f ", "m", None]),

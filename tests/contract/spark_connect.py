@@ -1,6 +1,7 @@
 """Reads trips and publishes them through Spark Connect; run by test_spark.py in a separate process.
 
-A process has one kind of Spark session. The server is that of the pyspark package, started on loopback.
+A process has one kind of Spark session. The server is that of the pyspark package, started on
+loopback.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import sys
 from pathlib import Path
 
 import flowveil
-from flowveil.remote_people import RemotePeople
+from flowveil.core.remote_people import RemotePeople
 from samples.drafts import unchecked
 from samples.small_spark import SMALL
 
@@ -29,6 +30,12 @@ if __name__ == "__main__":
                 flowveil.anonymize(each, k=5).write(folder / f"{number}-{name}", overwrite=True)
                 for number, each in enumerate((on_duckdb, flows))
             ]
-        same = all((folders[0] / part.name).read_bytes() == part.read_bytes() for part in folders[1].iterdir())
-        print(f"{name}: {'same bytes' if same else 'other bytes'}, {isinstance(flows.people, RemotePeople)}")
+        same = all(
+            (folders[0] / part.name).read_bytes() == part.read_bytes()
+            for part in folders[1].iterdir()
+        )
+        print(
+            f"{name}: {'same bytes' if same else 'other bytes'},"
+            f" {isinstance(flows.people, RemotePeople)}"
+        )
     session.stop()

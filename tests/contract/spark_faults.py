@@ -1,4 +1,6 @@
-"""Run by `test_spark` as a separate program: a standalone cluster whose executors are killed while they work.
+"""Run by `test_spark` as a separate program.
+
+A standalone cluster whose executors are killed while they work.
 
 A process can have one Spark session, and the tests have another one.
 """
@@ -19,10 +21,9 @@ from pyspark.sql import SparkSession
 
 import flowveil
 from contract.test_engines import same
-from flowveil.engines.spark_session import session
-from flowveil.errors import DataError
-from flowveil.remote_people import RemotePeople, count_distinct
-from flowveil.slices import SlicedFlows
+from flowveil.core.errors import DataError
+from flowveil.core.remote_people import RemotePeople, count_distinct
+from flowveil.reading.engines.spark_session import session
 
 
 def fatal(marker: str) -> Any:
@@ -36,7 +37,8 @@ def fatal(marker: str) -> Any:
 
 
 def fail_twice(marker: str) -> None:
-    """The first time of all the executor is killed in which this runs, the second time something else is wrong."""
+    """The first time of all the executor is killed in which this runs, the second time something
+    else is wrong."""
     for attempt in (1, 2):
         try:
             os.close(os.open(f"{marker}-{attempt}", os.O_CREAT | os.O_EXCL))
@@ -59,13 +61,14 @@ def fatal_count(flow: Any, person: Any, asked: Any) -> Any:
 
 def release_files(flows: Any, folder: Path, method: str) -> dict[str, bytes]:
     """The files of a release of these flows, with people protected."""
-    made: Any = flowveil.anonymize_slices if isinstance(flows, SlicedFlows) else flowveil.anonymize
-    made(flows, method, k=3, protect="people", max_suppressed=0.3).write(folder)
+    how: Any = {"k": 3, "protect": "people", "max_suppressed": 0.3}
+    flowveil.anonymize(flows, method, **how).write(folder)
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def compare_releases(rows: Any, folder: Path, master: str) -> None:
-    """Prints whether releases of the cluster, where an executor is killed while it reads, have the bytes of DuckDB."""
+    """Prints whether releases of the cluster, where an executor is killed while it reads, have the
+    bytes of DuckDB."""
     source = folder / "trips.parquet"
     for name, read, how, method in (
         ("layercut", flowveil.read_trips, {"resolution": 8}, "layercut"),
@@ -75,7 +78,7 @@ def compare_releases(rows: Any, folder: Path, master: str) -> None:
         fragile = rows.mapInArrow(fatal(str(folder / f"marker-{name}")), rows.schema)
         with flowveil.cluster(master=master, driver_flows=1):
             there = read(fragile, **how)
-        parts = there.slices if isinstance(there, SlicedFlows) else [there]
+        parts = there.slices
         remote = all(isinstance(part.people, RemotePeople) for part in parts)
         killed = (folder / f"marker-{name}-1").exists()
         equal = release_files(there, folder / f"{name}-there", method) == release_files(
@@ -88,12 +91,24 @@ def main(folder: Path, master: str) -> None:
     """Print what happened, a line each."""
     with flowveil.cluster(master=master):
         spark = session()
-        print("encrypted" if spark.conf.get("spark.io.encryption.enabled") == "true" else "readable")
+        print(
+            "encrypted" if spark.conf.get("spark.io.encryption.enabled") == "true" else "readable"
+        )
         rows = spark.createDataFrame(pq.read_table(folder / "trips.parquet")).repartition(3)
-        read = flowveil.read_trips(rows.mapInArrow(fatal(str(folder / "marker")), rows.schema), weight="weight")
-    print("killed" if (folder / "marker-1").exists() and (folder / "marker-2").exists() else "nothing was killed")
+        read = flowveil.read_trips(
+            rows.mapInArrow(fatal(str(folder / "marker")), rows.schema), weight="weight"
+        )
+    print(
+        "killed"
+        if (folder / "marker-1").exists() and (folder / "marker-2").exists()
+        else "nothing was killed"
+    )
     expected = flowveil.read_trips(folder / "trips.parquet", weight="weight")
-    print("equal" if same(read, expected) and read.intake.rows == expected.intake.rows else "different")
+    print(
+        "equal"
+        if same(read, expected) and read.intake.rows == expected.intake.rows
+        else "different"
+    )
     with flowveil.cluster(master=master, driver_flows=len(expected)):
         there = flowveil.read_trips(rows, weight="weight")
     people: Any = there.people
@@ -109,7 +124,11 @@ def main(folder: Path, master: str) -> None:
     except DataError as error:
         print("the cluster is gone" if "Nothing was written" in str(error) else error)
     print("nothing published" if not (folder / "release").exists() else "published")
-    small = SparkSession.builder.master("local[1]").config("spark.driver.maxResultSize", "4k").getOrCreate()
+    small = (
+        SparkSession.builder.master("local[1]")
+        .config("spark.driver.maxResultSize", "4k")
+        .getOrCreate()
+    )
     try:
         flowveil.read_trips(small.createDataFrame(pq.read_table(folder / "trips.parquet")))
     except DataError as error:

@@ -1,4 +1,5 @@
-"""The command in every report makes the release again, byte by byte, once its placeholders are filled in."""
+"""The command in every report makes the release again, byte by byte, once its placeholders are
+filled in."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from pyarrow import csv
 import flowveil
 from conftest import trip_table
 from contract.cases import RUNS
-from flowveil.cli import main
+from flowveil.apps.cli import main
 from samples.drafts import unchecked
 
 #: What a report leaves out: paths. A command names them by these words.
@@ -32,11 +33,18 @@ def run(*words: str) -> int:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> dict[str, str]:
-    """Trips with persons, weights, times and attributes; the same between zones of a user's map; an area."""
+    """Trips with persons, weights, times and attributes; the same between zones of a user's map.
+
+    An area.
+    """
     folder = tmp_path_factory.mktemp("again")
     n = 240
     times = pa.array([f"2024-03-0{4 + i % 2}T0{7 + i % 3}:15:00" for i in range(n)])
-    trips = trip_table(n).append_column("sex", pa.array(["f", "m"] * (n // 2))).append_column("t", times)
+    trips = (
+        trip_table(n)
+        .append_column("sex", pa.array(["f", "m"] * (n // 2)))
+        .append_column("t", times)
+    )
     zone = pa.array([f"z{i * i % 9}" for i in range(n)])
     trips = trips.append_column("from", zone).append_column("to", pa.array(zone.to_pylist()[::-1]))
     csv.write_csv(trips, folder / "trips.csv")
@@ -44,11 +52,25 @@ def files(tmp_path_factory) -> dict[str, str]:
     named = {"zone": [f"z{i}" for i in range(9)], "label": [f"Place {i}" for i in range(9)]}
     csv.write_csv(pa.table({**named, "y": y / 50, "x": x / 40}), folder / "map.csv")
     sectors = {"code": [f"z{i}" for i in range(9)], "sector": [f"s{i // 3}" for i in range(9)]}
-    csv.write_csv(pa.table({**sectors, "name": named["label"], "lat": y / 50, "lon": x / 40}), folder / "sectors.csv")
-    box = {"type": "Polygon", "coordinates": [[[2.2, 48.7], [2.5, 48.7], [2.5, 49.0], [2.2, 49.0], [2.2, 48.7]]]}
-    drawn = {"type": "FeatureCollection", "features": [{"type": "Feature", "properties": {}, "geometry": box}]}
+    csv.write_csv(
+        pa.table({**sectors, "name": named["label"], "lat": y / 50, "lon": x / 40}),
+        folder / "sectors.csv",
+    )
+    box = {
+        "type": "Polygon",
+        "coordinates": [[[2.2, 48.7], [2.5, 48.7], [2.5, 49.0], [2.2, 49.0], [2.2, 48.7]]],
+    }
+    drawn = {
+        "type": "FeatureCollection",
+        "features": [{"type": "Feature", "properties": {}, "geometry": box}],
+    }
     (folder / "area.geojson").write_text(json.dumps(drawn), "utf-8")
-    places = {"INPUT": "trips.csv", "MAP": "map.csv", "SECTORS": "sectors.csv", "AREA": "area.geojson"}
+    places = {
+        "INPUT": "trips.csv",
+        "MAP": "map.csv",
+        "SECTORS": "sectors.csv",
+        "AREA": "area.geojson",
+    }
     return {name: str(folder / place) for name, place in places.items()}
 
 
@@ -88,9 +110,13 @@ def test_every_method(number, files, flows, tmp_path):
     )
     asked = guarantees[number % len(guarantees)]
     try:
-        release = flowveil.anonymize(flows, chosen.method, **{"max_suppressed": 0.5, **asked}, **chosen.options)
+        release = flowveil.anonymize(
+            flows, chosen.method, **{"max_suppressed": 0.5, **asked}, **chosen.options
+        )
     except flowveil.InfeasibleError:
-        release = flowveil.anonymize(flows, chosen.method, k=5, protect="trips", max_suppressed=0.9, **chosen.options)
+        release = flowveil.anonymize(
+            flows, chosen.method, k=5, protect="trips", max_suppressed=0.9, **chosen.options
+        )
     # The recount of a release does not depend on the options of its method.
     with unchecked() if chosen.options else nullcontext():
         folder = release.write(tmp_path / "one", formats="geojson,csv" if number % 2 else ())
@@ -99,7 +125,14 @@ def test_every_method(number, files, flows, tmp_path):
 
 
 MAPPED = ["--zones", "MAP"]
-MAPPED += ["--set", "zones.zones_lat=y", "--set", "zones.zones_lon=x", "--set", "zones.zones_name=label"]
+MAPPED += [
+    "--set",
+    "zones.zones_lat=y",
+    "--set",
+    "zones.zones_lon=x",
+    "--set",
+    "zones.zones_name=label",
+]
 ENDS = ["--origin-tile", "from", "--destination-tile", "to"]
 TREE = ["--zones", "SECTORS", "--zones-parent", "sector", "--set", "zones.zones_root=everywhere"]
 
@@ -108,12 +141,10 @@ TREE = ["--zones", "SECTORS", "--zones-parent", "sector", "--set", "zones.zones_
     "words",
     [
         ["--by", "sex", "--time", "t", "--every", "1h", "--by-many", "--protect", "trips"],
-        ["--by", "sex", "--total", "--common-zones", "--by-many"],
+        ["--by", "sex", "--common-zones", "--by-many"],
         [
             "--by",
             "sex",
-            "--total",
-            "--accept-differencing",
             "--by-many",
             "--protect",
             "trips",
@@ -150,11 +181,31 @@ def test_every_option(words, files, tmp_path):
 
 
 def test_noise_is_all_that_differs(files, tmp_path):
-    noise = ["--method", "laplace", "--option", "epsilon=2", "--option", "bound=3", "--option", "region=observed"]
-    asked = ["anonymize", files["INPUT"], "--resolution", "6", *noise, "--out", str(tmp_path / "one"), "--quiet"]
+    noise = [
+        "--method",
+        "laplace",
+        "--option",
+        "epsilon=2",
+        "--option",
+        "bound=3",
+        "--option",
+        "region=observed",
+    ]
+    asked = [
+        "anonymize",
+        files["INPUT"],
+        "--resolution",
+        "6",
+        *noise,
+        "--out",
+        str(tmp_path / "one"),
+        "--quiet",
+    ]
     assert run(*asked) == 0
     again(tmp_path / "one", files, tmp_path / "two")
-    one, two = (json.loads((tmp_path / name / "report.json").read_text("utf-8")) for name in ("one", "two"))
+    one, two = (
+        json.loads((tmp_path / name / "report.json").read_text("utf-8")) for name in ("one", "two")
+    )
     assert one["published"]["command"] == two["published"]["command"]
     assert {**one, "published": None} == {**two, "published": None}
     names = [sorted(p.name for p in (tmp_path / name).iterdir()) for name in ("one", "two")]

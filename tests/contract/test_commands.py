@@ -1,4 +1,6 @@
-"""Every command of the program fails the same way: code, message, JSON, and nothing changed on disk.
+"""Every command of the program fails the same way.
+
+Code, message, JSON, and nothing changed on disk.
 
 Every command of the program is run: each must list below how it fails.
 """
@@ -16,11 +18,12 @@ import pytest
 from pyarrow import csv
 
 from conftest import trip_table
-from flowveil.cli import cli, main
+from flowveil.apps.cli import cli, main
 
-#: How each command fails: arguments, exit code, words of the message. 2 is bad usage or bad input, 3 a guarantee that
-#: cannot be met or does not hold. {in} is a file of trips, {bad} one without coordinates, {records} a table, {old} an
-#: earlier output that must not change, {release} a release, {short} one that was tampered with.
+#: How each command fails: arguments, exit code, words of the message. 2 is bad usage or bad input,
+#: 3 a guarantee that cannot be met or does not hold. {in} is a file of trips, {bad} one without
+#: coordinates, {records} a table, {old} an earlier output that must not change, {release} a
+#: release, {short} one that was tampered with.
 TRIPS = ("--resolution", "8")
 RECORDS = ("--quasi", "age", "--sensitive", "illness", "--no-identifiers")
 FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
@@ -30,20 +33,55 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{in}", "--out", "{old}", "--k", "0"), 2, "k"),
         (("{in}", "--out", "{old}", "--k", "many"), 2, "many"),
         (
-            ("{in}", "--out", "{old}", "--method", "laplace", "--option", "epsilon=21", "--option", "bound=2", *TRIPS),
+            (
+                "{in}",
+                "--out",
+                "{old}",
+                "--method",
+                "laplace",
+                "--option",
+                "epsilon=21",
+                "--option",
+                "bound=2",
+                *TRIPS,
+            ),
             2,
             "at most 20",
         ),
         (("{in}", "--out", "{old}", "--k", "100000", *TRIPS), 3, "lower k"),
         (("{in}", "--out", "{old}", "--k", "100000", "--by", "sex", *TRIPS), 3, "lower k"),
         (("{in}", "--out", "{old}", "--k", "5", "--zones-of", "{new}", *TRIPS), 2, "new"),
-        (("{in}", "--out", "{old}", "--k", "5", "--zones-of", "{short}", *TRIPS), 2, "as it was published"),
-        (("{in}", "--out", "{old}", "--k", "5", "--revision", "{short}", *TRIPS), 2, "as it was published"),
-        (("{in}", "--out", "{old}", "--k", "5", "--set", "protection.stricter={absent}", *TRIPS), 2, "absent"),
-        (("{in}", "--out", "{old}", "--k", "5", "--set", "output.context={in}", *TRIPS), 2, "GeoJSON"),
+        (
+            ("{in}", "--out", "{old}", "--k", "5", "--zones-of", "{short}", *TRIPS),
+            2,
+            "as it was published",
+        ),
+        (
+            ("{in}", "--out", "{old}", "--k", "5", "--revision", "{short}", *TRIPS),
+            2,
+            "as it was published",
+        ),
+        (
+            ("{in}", "--out", "{old}", "--k", "5", "--set", "protection.stricter={absent}", *TRIPS),
+            2,
+            "absent",
+        ),
+        (
+            ("{in}", "--out", "{old}", "--k", "5", "--set", "output.context={in}", *TRIPS),
+            2,
+            "GeoJSON",
+        ),
         (("{in}", "--out", "{old}", "--k", "5", "--ledger", "{old}", *TRIPS), 2, "ledger"),
-        (("{in}", "--out", "{old}", "--k", "5", "--set", "resources.resume=true", *TRIPS), 2, "No slices"),
-        (("{in}", "--out", "{old}", "--method", "topdown", "--option", "epsilon=1", *TRIPS), 2, "bound"),
+        (
+            ("{in}", "--out", "{old}", "--k", "5", "--set", "resources.resume=true", *TRIPS),
+            2,
+            "No slices",
+        ),
+        (
+            ("{in}", "--out", "{old}", "--method", "topdown", "--option", "epsilon=1", *TRIPS),
+            2,
+            "bound",
+        ),
     ],
     "audit": [
         (("{new}",), 2, "new"),
@@ -59,7 +97,11 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{in}", "--out", "{new}", "--k", "many"), 2, "many"),
         (("{in}", "--out", "{new}", "--methods", "nosuch", *TRIPS), 2, "nosuch"),
         (("{in}", "--out", "{release}/comparison", *TRIPS), 2, "inside a release"),
-        (("{in}", "--out", "{new}", "--picture", "{release}/map.png", *TRIPS), 2, "inside a release"),
+        (
+            ("{in}", "--out", "{new}", "--picture", "{release}/map.png", *TRIPS),
+            2,
+            "inside a release",
+        ),
     ],
     "analyze": [
         (("{new}", "--against", "{in}"), 2, "new"),
@@ -73,7 +115,11 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{recipe}", "--out", "{old}", "--set", "protection.k=100000"), 3, "lower k"),
     ],
     "demo": [(("--out", "{in}"), 2, "file"), (("--k", "3"), 2, "--k")],
-    "describe": [(("{absent}",), 2, "absent"), (("{bad}",), 2, "column"), (("{in}", "--k", "0"), 2, "k")],
+    "describe": [
+        (("{absent}",), 2, "absent"),
+        (("{bad}",), 2, "column"),
+        (("{in}", "--k", "0"), 2, "k"),
+    ],
     "picture": [
         (("{new}", "--out", "{new}.png"), 2, "new"),
         (("{release}", "--out", "{new}.txt"), 2, ".png"),
@@ -125,7 +171,11 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{in}", "--by", "sex", "--out", "{old}", *TRIPS), 2, "old"),
         (("{in}", "--by", "sex", "--out", "{new}", "--methods", "nosuch", *TRIPS), 2, "nosuch"),
         (("{in}", "--by", "sex", "--out", "{new}", "--k", "0", *TRIPS), 2, "k"),
-        (("{in}", "--by", "sex", "--out", "{new}", "--set", "resources.workers=-1", *TRIPS), 2, "workers"),
+        (
+            ("{in}", "--by", "sex", "--out", "{new}", "--set", "resources.workers=-1", *TRIPS),
+            2,
+            "workers",
+        ),
         (("{in}", "--out", "{new}", "--preset", "nosuch", *TRIPS), 2, "odkanon-report"),
         (("{in}", "--out", "{new}", "--max-suppressed", "oigh=all", *TRIPS), 2, "METHOD=SHARE"),
         (("{in}", "--out", "{release}/study", *TRIPS), 2, "inside a release"),
@@ -133,7 +183,20 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
     "tabular mondrian": [
         (("{absent}", "--out", "{old}.csv", "--k", "2", *RECORDS), 2, "absent"),
         (("{latin}", "--out", "{old}.csv", "--k", "2", *RECORDS), 2, "readable"),
-        (("{records}", "--out", "{old}.csv", "--k", "2", *RECORDS, "--column", "age.hierarchy={latin}"), 2, "readable"),
+        (
+            (
+                "{records}",
+                "--out",
+                "{old}.csv",
+                "--k",
+                "2",
+                *RECORDS,
+                "--column",
+                "age.hierarchy={latin}",
+            ),
+            2,
+            "readable",
+        ),
         (("{records}", "--out", "{old}.csv", "--k", "0", *RECORDS), 2, "k"),
         (("{records}", "--out", "{old}.csv", "--k", "2", "--no-identifiers"), 2, "--quasi"),
         (("{records}", "--out", "{blocked}.csv", "--k", "2", *RECORDS), 2, "folder"),
@@ -142,10 +205,26 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
     ],
     "tabular ipf": [
         (("{absent}", "--out", "{old}.csv", "--epsilon", "1"), 2, "absent"),
-        (("{records}", "--out", "{old}.csv", "--epsilon", "-1", "--domains-from-data"), 2, "epsilon"),
-        (("{records}", "--out", "{old}.csv", "--epsilon", "21", "--domains-from-data"), 2, "at most 20"),
-        (("{records}", "--out", "{old}.csv", "--epsilon", "1.1e-6", "--domains-from-data"), 2, "standard deviation"),
-        (("{records}", "--out", "{old}.csv", "--epsilon", "1e-9", "--domains-from-data"), 2, "exceeds the counts"),
+        (
+            ("{records}", "--out", "{old}.csv", "--epsilon", "-1", "--domains-from-data"),
+            2,
+            "epsilon",
+        ),
+        (
+            ("{records}", "--out", "{old}.csv", "--epsilon", "21", "--domains-from-data"),
+            2,
+            "at most 20",
+        ),
+        (
+            ("{records}", "--out", "{old}.csv", "--epsilon", "1.1e-6", "--domains-from-data"),
+            2,
+            "standard deviation",
+        ),
+        (
+            ("{records}", "--out", "{old}.csv", "--epsilon", "1e-9", "--domains-from-data"),
+            2,
+            "exceeds the counts",
+        ),
         (("{records}", "--out", "{old}.csv", "--epsilon", "1"), 2, "not declared"),
         (("{records}", "--out", "{old}.csv", "--epsilon", "none", "--records", "0"), 2, "records"),
         (("{records}", "--out", "{blocked}.csv", "--epsilon", "none"), 2, "folder"),
@@ -164,7 +243,7 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{release}", "--against", "{in}", "--k", "6"), 3, "k"),
         (("{short}", "--against", "{in}"), 3, "flows.parquet"),
     ],
-}  # fmt: skip
+}
 
 
 def commands(group: click.Group, prefix: str = "") -> Iterator[str]:
@@ -237,7 +316,9 @@ def test_every_command_says_how_it_fails():
     ("command", "words", "code", "message"),
     [(command, *failure) for command, failures in FAILURES.items() for failure in failures],
 )
-def test_a_failing_command_says_why_and_changes_nothing(places, monkeypatch, capsys, command, words, code, message):
+def test_a_failing_command_says_why_and_changes_nothing(
+    places, monkeypatch, capsys, command, words, code, message
+):
     folder = Path(places["folder"])
     monkeypatch.chdir(folder)
     before = content(folder)

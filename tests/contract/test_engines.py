@@ -1,4 +1,5 @@
-"""What every engine must do: the same flows from the same rows, whatever holds them and in whatever order."""
+"""What every engine must do: the same flows from the same rows, whatever holds them and in whatever
+order."""
 
 from __future__ import annotations
 
@@ -21,15 +22,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contract.odd_values import ODD, outcome
-from flowveil.engines import ENGINES, read_flows, read_trips
-from flowveil.errors import DataError
-from flowveil.flows import Flows
+from flowveil.core.errors import DataError
+from flowveil.core.flows import Flows
 from flowveil.reading import Reading
+from flowveil.reading.engines import ENGINES, read_flows, read_trips
 from reference.reading import read_points
 
-#: Engines that take every kind of table, and tables in memory; Spark's own contract is in `test_spark`.
+#: Engines that take every kind of table, and tables in memory; Spark's own contract is in
+#: `test_spark`.
 pytestmark = pytest.mark.parametrize("engine", sorted(set(ENGINES) - {"spark"}))
-SMALL = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SMALL = settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 FIELDS = ("o_lat", "o_lon", "d_lat", "d_lon", "uid", "weight", "n")
 MISSING = st.sampled_from(["", "NA", "nan", " null "])
 LATITUDES = st.one_of(st.sampled_from(["48.85", "48.8501", "0", "91", "-inf", " 48.9 "]), MISSING)
@@ -37,7 +41,9 @@ LONGITUDES = st.one_of(st.sampled_from(["2.35", "2.3501", "0", "180.5", "-180"])
 PEOPLE = st.one_of(st.sampled_from(["7", "07", " 7", "ann", "Ann", "élise", "a,b"]), MISSING)
 WEIGHTS = st.one_of(st.floats(0, 1e6).map(repr), st.sampled_from(["0.1", "1e-9"]), MISSING)
 COUNTS = st.one_of(st.integers(0, 10**6).map(str), st.sampled_from(["2.0", "1e3"]), MISSING)
-ROWS = st.lists(st.tuples(LATITUDES, LONGITUDES, LATITUDES, LONGITUDES, PEOPLE, WEIGHTS, COUNTS), max_size=60)
+ROWS = st.lists(
+    st.tuples(LATITUDES, LONGITUDES, LATITUDES, LONGITUDES, PEOPLE, WEIGHTS, COUNTS), max_size=60
+)
 #: Weights below this may change too much when they are rounded to millionths.
 TOO_FINE = 1e-3
 GOOD_ROW = ("48.85", "2.35", "48.86", "2.36", "bob", "1.5", "2")
@@ -51,7 +57,10 @@ def csv_text(rows: Sequence[Sequence[str]]) -> str:
 
 def same(one: Flows, other: Flows) -> bool:
     """Whether two readings agree in every byte."""
-    arrays = [(f.origin, f.destination, f.trips, f.weight, f.origins.code, f.destinations.code) for f in (one, other)]
+    arrays = [
+        (f.origin, f.destination, f.trips, f.weight, f.origins.code, f.destinations.code)
+        for f in (one, other)
+    ]
     people = [(f.people.cell, f.people.person) if f.people else () for f in (one, other)]
     return all(
         (a is None and b is None) or (a.dtype == b.dtype and a.tobytes() == b.tobytes())  # type: ignore[union-attr]
@@ -68,15 +77,23 @@ def test_agrees_with_reading_row_by_row_in_any_order(
     path, shuffled = tmp_path / "trips.csv", tmp_path / "shuffled.csv"
     rows = [*rows, GOOD_ROW]
     path.write_text(csv_text(rows), encoding="utf-8")
-    expected, left_out = read_points(path, resolution=resolution, person="uid", weight="weight", trips="n")
+    expected, left_out = read_points(
+        path, resolution=resolution, person="uid", weight="weight", trips="n"
+    )
     refused = ""
     try:
-        flows = read_trips(path, resolution=resolution, trips="n", weight="weight", max_dropped=1, engine=engine)
+        flows = read_trips(
+            path, resolution=resolution, trips="n", weight="weight", max_dropped=1, engine=engine
+        )
     except DataError as error:
         refused = str(error)
     if refused:
         assert "too fine to be counted" in refused
-        assert any(0 < float(row[5] or "nan") < TOO_FINE for row in rows if row[5].strip() not in ("NA", "null"))
+        assert any(
+            0 < float(row[5] or "nan") < TOO_FINE
+            for row in rows
+            if row[5].strip() not in ("NA", "null")
+        )
         return
     origin = flows.origins.code[flows.origins.leaf_node[flows.origin]].tolist()
     destination = flows.destinations.code[flows.destinations.leaf_node[flows.destination]].tolist()
@@ -84,22 +101,30 @@ def test_agrees_with_reading_row_by_row_in_any_order(
     assert flows.trips.tolist() == [n for n, _, _ in expected.values()]
     assert flows.weight is not None
     assert flows.weight.tolist() == [float(w) for _, w, _ in expected.values()]
-    number = {who: i for i, who in enumerate(sorted(set().union(*(p for _, _, p in expected.values()))))}
+    number = {
+        who: i for i, who in enumerate(sorted(set().union(*(p for _, _, p in expected.values()))))
+    }
     assert flows.people is not None
     assert list(zip(flows.people.cell.tolist(), flows.people.person.tolist(), strict=True)) == [
-        (cell, n) for cell, (_, _, p) in enumerate(expected.values()) for n in sorted(number[w] for w in p)
+        (cell, n)
+        for cell, (_, _, p) in enumerate(expected.values())
+        for n in sorted(number[w] for w in p)
     ]
     assert flows.intake.rows == len(rows)
     assert flows.intake.left_out == dict(left_out)
     assert flows.intake.resolution == resolution
     seed.shuffle(rows)
     shuffled.write_text(csv_text(rows), encoding="utf-8")
-    again = read_trips(shuffled, resolution=resolution, trips="n", weight="weight", max_dropped=1, engine=engine)
+    again = read_trips(
+        shuffled, resolution=resolution, trips="n", weight="weight", max_dropped=1, engine=engine
+    )
     assert same(flows, again)
     assert flows.intake == again.intake
 
 
-def as_file(write: Callable[[pa.Table, Path], object], name: str) -> Callable[[pa.Table, Path], Path]:
+def as_file(
+    write: Callable[[pa.Table, Path], object], name: str
+) -> Callable[[pa.Table, Path], Path]:
     def written(table: pa.Table, folder: Path) -> Path:
         write(table, folder / name)
         return folder / name
@@ -118,7 +143,9 @@ def parquet_folder(table: pa.Table, folder: Path) -> Path:
     (folder / "trips").mkdir()
     pq.write_table(table.slice(half), folder / "trips" / "part-1.parquet")
     # The other part has its columns the other way round: they go by name.
-    pq.write_table(table.slice(0, half).select(table.column_names[::-1]), folder / "trips" / "part-0.parquet")
+    pq.write_table(
+        table.slice(0, half).select(table.column_names[::-1]), folder / "trips" / "part-0.parquet"
+    )
     (folder / "trips" / "_SUCCESS").write_text("")
     return folder / "trips"
 
@@ -126,7 +153,9 @@ def parquet_folder(table: pa.Table, folder: Path) -> Path:
 def geo_table(table: pa.Table, _: Path) -> Any:
     geopandas = importlib.import_module("geopandas")
     frame = table.to_pandas()
-    return geopandas.GeoDataFrame(frame, geometry=geopandas.points_from_xy(frame.start_lon, frame.start_lat))
+    return geopandas.GeoDataFrame(
+        frame, geometry=geopandas.points_from_xy(frame.start_lon, frame.start_lat)
+    )
 
 
 def reader_of(table: pa.Table, _: Path) -> pa.RecordBatchReader:
@@ -141,8 +170,12 @@ KINDS: dict[str, Callable[[pa.Table, Path], Any]] = {
     "csv": as_file(lambda t, p: p.write_bytes(csv_bytes(t)), "a.csv"),
     "csv with strange name": as_file(lambda t, p: p.write_bytes(csv_bytes(t)), "it's [1] * ü.CSV"),
     "csv.gz": as_file(lambda t, p: p.write_bytes(gzip.compress(csv_bytes(t))), "a.csv.gz"),
-    "csv with byte order mark": as_file(lambda t, p: p.write_bytes(b"\xef\xbb\xbf" + csv_bytes(t)), "a.csv"),
-    "csv with carriage returns": as_file(lambda t, p: p.write_bytes(csv_bytes(t).replace(b"\n", b"\r\n")), "a.csv"),
+    "csv with byte order mark": as_file(
+        lambda t, p: p.write_bytes(b"\xef\xbb\xbf" + csv_bytes(t)), "a.csv"
+    ),
+    "csv with carriage returns": as_file(
+        lambda t, p: p.write_bytes(csv_bytes(t).replace(b"\n", b"\r\n")), "a.csv"
+    ),
     "semicolons": as_file(lambda t, p: p.write_bytes(csv_bytes(t, ";")), "a.txt"),
     "tsv": as_file(lambda t, p: p.write_bytes(csv_bytes(t, "\t")), "a.tsv"),
     "parquet": as_file(pq.write_table, "a.parquet"),
@@ -160,7 +193,9 @@ KINDS: dict[str, Callable[[pa.Table, Path], Any]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_table_gives_the_same_flows(engine: str, kind: str, tmp_path: Path, trips: pa.Table) -> None:
+def test_every_kind_of_table_gives_the_same_flows(
+    engine: str, kind: str, tmp_path: Path, trips: pa.Table
+) -> None:
     expected = read_trips(trips, weight="weight", engine=engine)
     flows = read_trips(KINDS[kind](trips, tmp_path), weight="weight", engine=engine)
     assert same(flows, expected)
@@ -185,7 +220,13 @@ def test_the_source_is_left_as_it_was(engine: str, trips: pa.Table) -> None:
 def test_weights_add_up_exactly_in_any_order(engine: str) -> None:
     rng = np.random.default_rng(3)
     weight = rng.uniform(0.1, 1, 5_000) * 10.0 ** rng.integers(-5, 7, 5_000)
-    table = pa.table({"o_hex": ["8a1fb46622dffff"] * 5_000, "d_hex": ["8a1fb46622dffff"] * 5_000, "weight": weight})
+    table = pa.table(
+        {
+            "o_hex": ["8a1fb46622dffff"] * 5_000,
+            "d_hex": ["8a1fb46622dffff"] * 5_000,
+            "weight": weight,
+        }
+    )
     exact = sum(Fraction(round(w * 10**6), 10**6) for w in weight.tolist())
     # Up to 2**33 in all, nothing is rounded after the rows.
     assert exact < 2**33
@@ -222,7 +263,9 @@ def test_one_person_is_one_person_however_blanks_are_written(engine):
     placeholders = ["nan\t", "NULL\u00a0", "-", "?", "unknown", ""]
     cell = "8a1fb46622dffff"
     n = len(spellings) + len(placeholders)
-    table = pa.table({"start_h3": [cell] * n, "end_h3": [cell] * n, "person_id": spellings + placeholders})
+    table = pa.table(
+        {"start_h3": [cell] * n, "end_h3": [cell] * n, "person_id": spellings + placeholders}
+    )
     flows = read_trips(table, engine=engine)
     assert flows.trips.tolist() == [n]
     assert flows.n_people().tolist() == [1]
@@ -237,7 +280,7 @@ def test_weights_too_small_to_count_are_refused(engine):
 
 def test_one_matrix_is_one_slice(engine: str, trips: pa.Table) -> None:
     read = read_flows(trips, Reading(), engine=engine)
-    assert (read.columns, read.keys, read.every) == ((), ((),), None)
+    assert (read.slice_columns, read.slice_keys, read.every) == ((), ((),), None)
     assert same(read.whole, read_trips(trips, engine=engine))
 
 
@@ -245,7 +288,11 @@ def test_slices_add_up_to_the_matrix(engine: str, trips: pa.Table) -> None:
     n = len(trips)
     table = trips.append_column("sex", [["f", "m"] * (n // 2)])
     table = table.append_column("at", pa.array(1_700_000_000 + np.arange(n) % 7 * 86_400))
-    read = read_flows(table, Reading.from_arguments(by="sex", time="at", every="day", timezone="UTC"), engine=engine)
-    assert read.columns == ("sex", "time")
-    assert len(read) == 14
+    read = read_flows(
+        table,
+        Reading.from_arguments(by="sex", time="at", every="day", timezone="UTC"),
+        engine=engine,
+    )
+    assert read.slice_columns == ("sex", "time")
+    assert len(read.slices) == 14
     assert same(read.whole, read_trips(trips, engine=engine))

@@ -1,4 +1,7 @@
-"""Layered releases are written, verified and tampered with: every guarantee, every tree, whole files."""
+"""Layered releases are written, verified and tampered with.
+
+Every guarantee, every tree, whole files.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +27,24 @@ TREES = {"h3": "h3", "halves": "halves", "sectors": None}
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Trips with persons, weights and codes of the user's zones; and the map of these zones with their sectors."""
+    """Trips with persons, weights and codes of the user's zones.
+
+    And the map of these zones with their sectors.
+    """
     folder, n = tmp_path_factory.mktemp("layered"), 500
     rng = np.random.default_rng(3)
     trips = trip_table(n)
     for name in ("from", "to"):
-        trips = trips.append_column(name, pa.array([f"z{i:02d}" for i in np.minimum(rng.geometric(0.15, n), 16) - 1]))
+        trips = trips.append_column(
+            name, pa.array([f"z{i:02d}" for i in np.minimum(rng.geometric(0.15, n), 16) - 1])
+        )
     csv.write_csv(trips, folder / "trips.csv")
     zones = [f"z{i:02d}" for i in range(16)]
     sectors = {"code": zones, "sector": [f"s{i // 4}" for i in range(16)]}
     y, x = np.divmod(np.arange(16), 4)
-    csv.write_csv(pa.table({**sectors, "lat": 48.8 + y / 50, "lon": 2.3 + x / 40}), folder / "sectors.csv")
+    csv.write_csv(
+        pa.table({**sectors, "lat": 48.8 + y / 50, "lon": 2.3 + x / 40}), folder / "sectors.csv"
+    )
     return folder / "trips.csv", folder / "sectors.csv"
 
 
@@ -57,7 +67,13 @@ def test_every_guarantee_on_every_tree_holds(asked, kind, files, tmp_path):
     flows = flowveil.read_trips(files[0], weight="weight", **reading(files, kind))
     tree = {} if TREES[kind] is None else {"hierarchy": TREES[kind]}
     release = flowveil.anonymize(
-        flows, "layercut", max_suppressed=0.5, population_only=True, allow_small_k=True, **tree, **GUARANTEES[asked]
+        flows,
+        "layercut",
+        max_suppressed=0.5,
+        population_only=True,
+        allow_small_k=True,
+        **tree,
+        **GUARANTEES[asked],
     )
     folder = release.write(tmp_path / "out")
     report = json.loads((folder / "report.json").read_text("utf-8"))
@@ -73,7 +89,9 @@ def test_every_guarantee_on_every_tree_holds(asked, kind, files, tmp_path):
 
 def test_a_layer_that_is_changed_is_found_by_the_recount(files, tmp_path):
     flows = flowveil.read_trips(files[0], resolution=8)
-    folder = flowveil.anonymize(flows, "layercut", k=5, protect="trips", hierarchy="h3").write(tmp_path / "out")
+    folder = flowveil.anonymize(flows, "layercut", k=5, protect="trips", hierarchy="h3").write(
+        tmp_path / "out"
+    )
     assert recount_flows(folder, flows).findings == ()
     cells = pq.read_table(folder / "flows.parquet")
     layer = cells["layer"].to_numpy()
@@ -81,7 +99,9 @@ def test_a_layer_that_is_changed_is_found_by_the_recount(files, tmp_path):
     place = cells.column_names.index("layer")
     first = int(np.flatnonzero(layer > 1)[0])
     moved = pa.array(np.where(np.arange(len(layer)) == first, 1, layer).astype(np.int8))
-    pq.write_table(cells.set_column(place, cells.schema.field(place), moved), folder / "flows.parquet")
+    pq.write_table(
+        cells.set_column(place, cells.schema.field(place), moved), folder / "flows.parquet"
+    )
     assert recount_flows(folder, flows).findings
     assert flowveil.verify_release(folder, against=files[0]).findings
 
@@ -89,7 +109,9 @@ def test_a_layer_that_is_changed_is_found_by_the_recount(files, tmp_path):
 @pytest.mark.parametrize("protect", ["trips", "people"])
 def test_post_rules_hold_in_every_layer_and_cost_little(protect, files, tmp_path):
     flows = flowveil.read_trips(files[0], resolution=8)
-    busiest = flows.origins.code_text(flows.origins.leaf_node)[np.bincount(flows.origin, flows.trips).argmax()]
+    busiest = flows.origins.code_text(flows.origins.leaf_node)[
+        np.bincount(flows.origin, flows.trips).argmax()
+    ]
     pq.write_table(pa.table({"tile": [str(busiest)], "k": [25]}), tmp_path / "places.parquet")
     rules = {"dominance": 0.15, "stricter": tmp_path / "places.parquet"}
     free = flowveil.anonymize(flows, k=5, protect=protect)
@@ -97,7 +119,9 @@ def test_post_rules_hold_in_every_layer_and_cost_little(protect, files, tmp_path
     assert (free.method, release.method, release.kind) == ("layercut", "layercut", "layered")
     # Counted here: no person has more than the share, and cells around the place reach its k.
     people, of_person = release.input.people, {}
-    for row, person, trips in zip(*(a.tolist() for a in (people.cell, people.person, people.trips)), strict=True):
+    for row, person, trips in zip(
+        *(a.tolist() for a in (people.cell, people.person, people.trips)), strict=True
+    ):
         cell = int(release.cell_of_flow[row])
         if cell >= 0:
             of_person[cell, person] = of_person.get((cell, person), 0) + trips
@@ -109,11 +133,13 @@ def test_post_rules_hold_in_every_layer_and_cost_little(protect, files, tmp_path
     # Fewer cells, but nearly the same trips: those of refused cells are published in coarser ones.
     assert (release.cell_of_flow < 0).mean() < 0.1
     assert len(release.cells) < len(free.cells)
-    with pytest.raises(flowveil.InfeasibleError, match="cannot be suppressed within the limit of 0%"):
+    with pytest.raises(
+        flowveil.InfeasibleError, match="cannot be suppressed within the limit of 0%"
+    ):
         flowveil.anonymize(flows, k=5, protect=protect, max_suppressed=0, dominance=0.001)
 
 
-def test_slices_have_common_layers_and_no_total(files, tmp_path):
+def test_slices_have_common_layers(files, tmp_path):
     trips = csv.read_csv(files[0])
     half = pa.array(["am" if i % 2 else "pm" for i in range(len(trips))])
     csv.write_csv(trips.append_column("half", half), tmp_path / "trips.csv")
@@ -130,5 +156,3 @@ def test_slices_have_common_layers_and_no_total(files, tmp_path):
     names = ("origin_zone", "destination_zone", "layer")
     kept = set(zip(*(cells[name].to_pylist() for name in names), strict=True))
     assert set(flowveil.freeze(folder).cells) == kept
-    with pytest.raises(flowveil.ParameterError, match="twincut"):
-        flowveil.anonymize_slices(flows, "layercut", total=True, **common)

@@ -1,13 +1,15 @@
 """What every registered method must keep, for every guarantee, on every kind of tree.
 
-Cells are recounted here with dictionaries and sets from the flows and the plan; nothing of `Cells.merge` is used.
+Cells are recounted here with dictionaries and sets from the flows and the plan; nothing of
+`Cells.merge` is used.
 
-For every method, every tree that leaves something to decide, table, guarantee and limit meets every other one
-(`pairwise`). Chains, stars and the like meet every table, guarantees and limits in turn; with further options of a
-method, every tree, table, guarantee and limit comes once or more (`in_turn`). Each run chooses its combinations with a
-separate seed, so that between them the methods meet more than pairs. With one of the limits, which meets the
-same trees, tables and guarantees, and with further options always, a combination is run again, on the same rows in
-another order, and must give the same result.
+For every method, every tree that leaves something to decide, table, guarantee and limit meets every
+other one (`pairwise`). Chains, stars and the like meet every table, guarantees and limits in turn;
+with further options of a method, every tree, table, guarantee and limit comes once or more
+(`in_turn`). Each run chooses its combinations with a separate seed, so that between them the
+methods meet more than pairs. With one of the limits, which meets the same trees, tables and
+guarantees, and with further options always, a combination is run again, on the same rows in another
+order, and must give the same result.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.cases import (
+    EXACT,
     FOLDED_RUNS,
     GUARANTEES,
     K_METHODS,
@@ -53,7 +56,7 @@ from flowveil import (
     Release,
     anonymize,
 )
-from flowveil.read_summary import ReadSummary
+from flowveil.core.read_summary import ReadSummary
 from flowveil.release.boundary import public_map
 from flowveil.release.plan import NodeZones, Zones
 from flowveil.zoning.public_map import BoxMap
@@ -71,7 +74,9 @@ PLAIN_TREES = tuple(kind for kind in TREES if kind not in TREES_TO_DECIDE)
 
 runs = pytest.mark.parametrize("run", ALL_RUNS, ids=str)
 #: Every kind of tree once, the tables in turn.
-placed_tables = pytest.mark.parametrize(("kind", "table"), list(zip(TREES, cycle(TABLES))), ids="-".join)
+placed_tables = pytest.mark.parametrize(
+    ("kind", "table"), list(zip(TREES, cycle(TABLES))), ids="-".join
+)
 
 
 def combinations_of(run: Run, seed: int):
@@ -88,12 +93,14 @@ def combinations_of(run: Run, seed: int):
 def attempt(flows: Flows, run: Run, **asked) -> Release | None:
     """The release, or None where the method says that there can be none."""
     try:
-        return anonymize(flows, run.method, allow_small_k=True, population_only=True, **asked, **run.options)
+        return anonymize(
+            flows, run.method, allow_small_k=True, population_only=True, **asked, **run.options
+        )
     except InfeasibleError:
         return None
 
 
-# ---- the naive recount ------------------------------------------------------------------------------------------
+# ---- the naive recount ---------------------------------------------------------------------------
 
 
 def decimal_of(value: float) -> Fraction:
@@ -138,11 +145,15 @@ def tiles_of_nodes(tree: Hierarchy) -> dict[int, set[int]]:
 
 
 def tiles_in(zones: Zones, zone: int, tree: Hierarchy) -> set[int]:
-    """The tiles in a zone: below a node, or with their centre in a box, which holds its west and south edges."""
+    """The tiles in a zone: below a node, or with their centre in a box, which holds its west and
+    south edges."""
     if isinstance(zones, NodeZones):
         return tiles_of_nodes(tree)[int(zones.nodes[zone])]
     lat, lon = tree.geography.centers(tree.leaf_node)
-    bounds = [part.bounds for part in shapely.get_parts(BoxMap().places(zones.codes(np.array([zone]))).polygons)]
+    bounds = [
+        part.bounds
+        for part in shapely.get_parts(BoxMap().places(zones.codes(np.array([zone]))).polygons)
+    ]
     inside = [(lon >= w) & (lon < e) & (lat >= s) & (lat < n) for w, s, e, n in bounds]
     return set(np.flatnonzero(np.any(inside, axis=0)).tolist())
 
@@ -158,12 +169,20 @@ def zone_tiles(release: Release) -> list[dict[int, set[int]]]:
     """For each end, the tiles of the zones that kept flows are in."""
     kept = release.plan.kept
     return [
-        {z: tiles_in(zones, z, tree) for z in set(zone[kept].tolist())} for _, zone, zones, tree in both_ends(release)
+        {z: tiles_in(zones, z, tree) for z in set(zone[kept].tolist())}
+        for _, zone, zones, tree in both_ends(release)
     ]
 
 
 def arrays_of(flows: Flows) -> list[np.ndarray]:
-    arrays = [flows.origin, flows.destination, flows.trips, flows.weight, flows.people.cell, flows.people.person]
+    arrays = [
+        flows.origin,
+        flows.destination,
+        flows.trips,
+        flows.weight,
+        flows.people.cell,
+        flows.people.person,
+    ]
     for tree in (flows.origins, flows.destinations):
         arrays += [tree.parent, tree.code, tree.depth, tree.stop, tree.leaf_start, tree.leaf_stop]
     return arrays
@@ -175,7 +194,7 @@ def volume_of(release: Release) -> list[Fraction]:
     return [decimal_of(v) for v in column.tolist()]
 
 
-# ---- the promises -----------------------------------------------------------------------------------------------
+# ---- the promises --------------------------------------------------------------------------------
 
 
 def check_nothing_short(release: Release) -> None:
@@ -230,7 +249,9 @@ def check_published_tiles_owe_nothing_to_the_trips(release: Release) -> None:
         finest = int(tree.level.max())
         for code, found in zip(codes, tiles.tolist(), strict=True):
             cells = set() if code == "all" else cells_of(code)
-            want = sum(h3.cell_to_children_size(c, finest) for c in cells) or h3.get_num_cells(finest)
+            want = sum(h3.cell_to_children_size(c, finest) for c in cells) or h3.get_num_cells(
+                finest
+            )
             assert found == want
 
 
@@ -252,12 +273,14 @@ def check_limit(release: Release, run: Run, max_suppressed: float) -> None:
     if run.limit == "volume":
         volume = volume_of(release)
         gone = sum(v for v, is_lost in zip(volume, lost, strict=True) if is_lost)
-        # The budget is a product of two floating-point numbers: it may be off by a rounding, not by a trip.
+        # The budget is a product of two floating-point numbers: it may be off by a rounding, not by
+        # a trip.
         assert gone <= Fraction(max_suppressed) * sum(volume) * (1 + Fraction(1, 10**12))
 
 
 def check_same(one: Release | None, other: Release | None) -> None:
-    """The two runs decided the same for every flow, and publish the same cells in the same order."""
+    """The two runs decided the same for every flow, and publish the same cells in the same
+    order."""
     assert (one is None) == (other is None)
     if one is not None:
         assert np.array_equal(one.plan.kept, other.plan.kept)
@@ -269,13 +292,26 @@ def check_same(one: Release | None, other: Release | None) -> None:
 def published(release: Release) -> list[tuple]:
     """The published cells by code, in the order of publication."""
     cells, plan = release.cells, release.plan
-    ends = plan.origin_zones.codes(cells.origin).tolist(), plan.destination_zones.codes(cells.destination).tolist()
-    return list(zip(*ends, cells.trips.tolist(), cells.weight.tolist(), cells.n_people().tolist(), strict=True))
+    ends = (
+        plan.origin_zones.codes(cells.origin).tolist(),
+        plan.destination_zones.codes(cells.destination).tolist(),
+    )
+    return list(
+        zip(
+            *ends,
+            cells.trips.tolist(),
+            cells.weight.tolist(),
+            cells.n_people().tolist(),
+            strict=True,
+        )
+    )
 
 
 def check_every_flow_is_within_the_folds_of_its_cell(release: Release) -> None:
     flows, plan = release.input, release.plan
-    purpose, time = (fold.labels[leaf] for fold, leaf in zip(flows.folds, flows.leaves, strict=True))
+    purpose, time = (
+        fold.labels[leaf] for fold, leaf in zip(flows.folds, flows.leaves, strict=True)
+    )
     columns = plan.origin_zones.columns
     assert list(columns) == ["purpose", "time_from", "time_to"]
     for f in np.flatnonzero(plan.kept).tolist():
@@ -317,16 +353,22 @@ def check_existence(release: Release | None, flows: Flows, run: Run, **asked) ->
         assert can_exist(flows, run, **asked), "published though nothing can be safe"
 
 
-# ---- the tests --------------------------------------------------------------------------------------------------
+# ---- the tests -----------------------------------------------------------------------------------
 
 
 def test_every_method_says_what_it_promises():
     missing = sorted({run.method for run in UNDECLARED})
-    assert not missing, f"Declare what {', '.join(missing)} promises: add it to RUNS in tests/contract/cases.py."
+    assert not missing, (
+        f"Declare what {', '.join(missing)} promises: add it to RUNS in tests/contract/cases.py."
+    )
     folding = {name for name, method in METHODS.items() if method.folds}
-    assert folding == {run.method for run in FOLDED_RUNS}, "FOLDED_RUNS declares what methods that fold time promise."
+    assert folding == {run.method for run in FOLDED_RUNS}, (
+        "FOLDED_RUNS declares what methods that fold time promise."
+    )
     gone = sorted({run.method for run in RUNS} - set(METHODS))
-    assert not gone, f"RUNS in tests/contract/cases.py declares {', '.join(gone)}, which METHODS does not have."
+    assert not gone, (
+        f"RUNS in tests/contract/cases.py declares {', '.join(gone)}, which METHODS does not have."
+    )
 
 
 @pytest.mark.parametrize("name", K_METHODS)
@@ -352,13 +394,22 @@ def test_releases_keep_the_promises(run, kind, table, asked, max_suppressed):
         check_all(release, run, max_suppressed)
     if max_suppressed == TWICE or run.options:
         shuffled = flows_of(table, kind, shuffled=11)
-        check_same(release, attempt(shuffled, run, max_suppressed=max_suppressed, **GUARANTEES[asked]))
+        check_same(
+            release, attempt(shuffled, run, max_suppressed=max_suppressed, **GUARANTEES[asked])
+        )
 
 
-@pytest.mark.parametrize("run", [run for run in RUNS if METHODS[run.method].same_zones_plan is not None], ids=str)
+@pytest.mark.parametrize(
+    "run", [run for run in RUNS if METHODS[run.method].same_zones_plan is not None], ids=str
+)
 @pytest.mark.parametrize(
     ("kind", "asked"),
-    [("h3", "combined"), ("h3-several-base-cells", "people"), ("ragged", "people"), ("dendrogram", "combined")],
+    [
+        ("h3", "combined"),
+        ("h3-several-base-cells", "people"),
+        ("ragged", "people"),
+        ("dendrogram", "combined"),
+    ],
 )
 def test_releases_with_the_same_zones_keep_the_promises(run, kind, asked):
     one, two = (with_one_tree(flows_of("uneven", kind, shuffled=seed)) for seed in (None, 11))
@@ -366,7 +417,10 @@ def test_releases_with_the_same_zones_keep_the_promises(run, kind, asked):
     check_existence(release, one, run, **GUARANTEES[asked])
     if release is not None:
         check_all(release, run, 0.1)
-        assert release.plan.origin_zones.nodes.tolist() == release.plan.destination_zones.nodes.tolist()
+        assert (
+            release.plan.origin_zones.nodes.tolist()
+            == release.plan.destination_zones.nodes.tolist()
+        )
     check_same(release, again)
 
 
@@ -396,7 +450,9 @@ def test_methods_that_cannot_fold_time_refuse(name):
         anonymize(folded_flows_of("uneven", "h3"), name)
 
 
-@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.same_zones_plan is None])
+@pytest.mark.parametrize(
+    "name", [name for name, method in METHODS.items() if method.same_zones_plan is None]
+)
 def test_methods_that_cannot_have_the_same_zones_refuse(name):
     with pytest.raises(ParameterError, match="cannot give both ends the same zones"):
         anonymize(with_one_tree(flows_of("uneven", "h3")), name)
@@ -449,7 +505,9 @@ def test_releases_keep_the_promises_on_random_problems(run, data):
 @placed_tables
 def test_nothing_is_lost_or_generalised_where_one_trip_is_enough(run, kind, table):
     flows = flows_of(table, kind)
-    release = anonymize(flows, run.method, k=1, protect="trips", allow_small_k=True, **run.options)
+    exact = EXACT if METHODS[run.method].takes_secret_thresholds else {}
+    options = {"allow_small_k": True, **run.options, **exact}
+    release = anonymize(flows, run.method, k=1, protect="trips", **options)
     check_all(release, run, 0.1)
     assert release.plan.kept.all()
     if not run.finest:

@@ -1,4 +1,7 @@
-"""Trips across the border of a study area, kept with `outside` as one zone: every method and every command."""
+"""Trips across the border of a study area, kept with `outside` as one zone.
+
+Every method and every command.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ import shapely
 from pyarrow import csv
 
 import flowveil
-from flowveil.cli import main
-from flowveil.errors import DataError, ParameterError
+from flowveil.apps.cli import main
+from flowveil.core.errors import DataError, ParameterError
 from flowveil.methods import METHODS
 from samples.drafts import unchecked
 from samples.processes import in_this_process
@@ -29,7 +32,11 @@ BOX = (2.27, 48.80, 2.43, 48.92)
 AREA = ",".join(map(str, BOX))
 SIDE = 0.03
 FORMATS = "csv,geojson,gpkg,omx,flowmap,kepler,arrow"
-ON_TREES = [name for name, method in METHODS.items() if method.hierarchy is not None and method.promises == "k"]
+ON_TREES = [
+    name
+    for name, method in METHODS.items()
+    if method.hierarchy is not None and method.counts == "exact"
+]
 
 
 @pytest.fixture(scope="module")
@@ -59,22 +66,32 @@ def folder(table, tmp_path_factory) -> Path:
         features = []
         for i, j in np.ndindex(8, 6):
             x, y = 2.23 + SIDE * i, 48.77 + SIDE * j
-            said = {"code": f"z{i}{j}", "label": f"Place {i}{j}", **({"sector": f"s{i // 3}{j // 3}"} if extra else {})}
+            said = {
+                "code": f"z{i}{j}",
+                "label": f"Place {i}{j}",
+                **({"sector": f"s{i // 3}{j // 3}"} if extra else {}),
+            }
             shape = shapely.geometry.mapping(shapely.box(x, y, x + SIDE, y + SIDE))
             features.append({"type": "Feature", "properties": said | extra, "geometry": shape})
-        (place / f"{name}.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}), "utf-8")
+        (place / f"{name}.geojson").write_text(
+            json.dumps({"type": "FeatureCollection", "features": features}), "utf-8"
+        )
     return place
 
 
 def read(table, folder, kind: str, **more):
     """The trips on H3, on a map whose tree is made of places, or on one with sectors and a root."""
     if kind == "h3":
-        return flowveil.read_trips(table, resolution=7, within=AREA, outside="keep", weight="weight", **more)
+        return flowveil.read_trips(
+            table, resolution=7, within=AREA, outside="keep", weight="weight", **more
+        )
     columns = {"map": {}, "nested": {"levels": "town,sector,code"}}[kind]
     zones = flowveil.read_zones(folder / f"{kind}.geojson", tile="code", name="label", **columns)
     # The map covers a part of the ends: points in no zone are outside, with an area and without.
     within = AREA if kind == "map" else None
-    return flowveil.read_trips(table, zones=zones, within=within, outside="keep", weight="weight", **more)
+    return flowveil.read_trips(
+        table, zones=zones, within=within, outside="keep", weight="weight", **more
+    )
 
 
 @pytest.mark.parametrize("kind", ["h3", "map", "nested"])
@@ -88,7 +105,9 @@ def test_flows_are_those_of_a_slow_reading(kind, table, folder):
         expected[ends[0], ends[1]] += ends != ["outside", "outside"]
     codes = [t.code_text(t.leaf_node) for t in (flows.origins, flows.destinations)]
     pairs = zip(codes[0][flows.origin].tolist(), codes[1][flows.destination].tolist(), strict=True)
-    assert dict(zip(pairs, flows.trips.tolist(), strict=True)) == {pair: n for pair, n in expected.items() if n}
+    assert dict(zip(pairs, flows.trips.tolist(), strict=True)) == {
+        pair: n for pair, n in expected.items() if n
+    }
     assert flows.intake.left_out == {"outside the area": both_outside}
     assert both_outside > 0
     assert {o == "outside" for o, _ in expected} == {True, False}
@@ -124,13 +143,18 @@ def test_every_method_on_a_tree_publishes_and_is_verified(method, kind, flows_on
     release = flowveil.anonymize(flows_on(kind), method=method, k=5, max_suppressed=0.3)
     # An export writes zones and cells, whichever method made them: all of them once on every map.
     release.write(tmp_path / "r", formats=FORMATS if method == ON_TREES[0] else ())
-    zones = {row["zone"]: row for row in pq.read_table(tmp_path / "r" / "zones.parquet").to_pylist()}
+    zones = {
+        row["zone"]: row for row in pq.read_table(tmp_path / "r" / "zones.parquet").to_pylist()
+    }
     if "outside" in zones:
         assert {zones["outside"][name] for name in ("lat", "lon", "area_km2", "geometry")} == {None}
         assert zones["outside"]["tiles"] == 1
     report = json.loads((tmp_path / "r" / "report.json").read_text("utf-8"))
     assert report["parameters"]["outside"] == "keep"
-    assert any(line.startswith("Kept: trips with one end outside") for line in report["published"]["sentences"])
+    assert any(
+        line.startswith("Kept: trips with one end outside")
+        for line in report["published"]["sentences"]
+    )
 
 
 def test_a_release_in_which_all_trips_end_outside_is_published(table, tmp_path):
@@ -152,7 +176,7 @@ def test_a_release_that_places_outside_or_hides_it_is_found(table, folder, tmp_p
 def test_keeping_the_outside_needs_an_area_and_a_method_on_trees(table, folder):
     flows = read(table, folder, "h3")
     for method in set(METHODS) - set(ON_TREES):
-        promise = {"epsilon": 1.0} if METHODS[method].promises == "epsilon" else {}
+        promise = {"epsilon": 1.0} if METHODS[method].counts == "noisy" else {}
         with pytest.raises(ParameterError, match="outside"):
             flowveil.anonymize(flows, method=method, **promise)
     with pytest.raises(ParameterError, match="--within"):
@@ -182,7 +206,14 @@ def at(folder, tmp_path, monkeypatch):
         "TRIPS": [str(folder / "t.csv")],
         "MAP": [nested],
         "AREA": ["--within", AREA, "--outside", "keep", "--resolution", "7"],
-        "SAME_AREA": ["--set", f"zones.within={AREA}", "--set", "zones.outside=keep", "--resolution", "7"],
+        "SAME_AREA": [
+            "--set",
+            f"zones.within={AREA}",
+            "--set",
+            "zones.outside=keep",
+            "--resolution",
+            "7",
+        ],
         "ZONES": [*zones, "--outside", "keep"],
         "SOME": ["--k", "5", "--max-suppressed", "0.3"],
     }

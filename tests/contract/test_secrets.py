@@ -1,9 +1,12 @@
-"""Nothing of the input but what is published: every byte of every artefact of every command that writes.
+"""Nothing of the input but what is published.
 
-Secrets are planted where they would go unnoticed: unused categories of dictionaries, unused columns, rows
-that are left out, file names, persons, and the metadata of Arrow and pandas. Then every file that a command writes is
-searched raw, unpacked (zip, gzip, zlib, the zstd pages of Parquet) and decoded (Parquet and Arrow written again
-without compression; the dictionaries of Parquet whole, with entries that no row uses).
+Every byte of every artefact of every command that writes.
+
+Secrets are planted where they would go unnoticed: unused categories of dictionaries, unused
+columns, rows that are left out, file names, persons, and the metadata of Arrow and pandas. Then
+every file that a command writes is searched raw, unpacked (zip, gzip, zlib, the zstd pages of
+Parquet) and decoded (Parquet and Arrow written again without compression; the dictionaries of
+Parquet whole, with entries that no row uses).
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import trip_table
-from flowveil.cli import cli, main
+from flowveil.apps.cli import cli, main
 from flowveil.published.exports import FORMATS
 from samples.drafts import unchecked
 from samples.processes import in_this_process
@@ -44,7 +47,10 @@ SECRETS = {
 
 
 def planted(table: pa.Table, path: Path, *, category: str) -> Path:
-    """Write a table as Parquet with everything that could leak; ``category`` gets unused categories."""
+    """Write a table as Parquet with everything that could leak.
+
+    ``category`` gets unused categories.
+    """
     column = table[category].combine_chunks()
     values = [*dict.fromkeys(column.to_pylist()), SECRETS["unused category"]]
     place = {value: i for i, value in enumerate(values)}
@@ -52,9 +58,13 @@ def planted(table: pa.Table, path: Path, *, category: str) -> Path:
         pa.array([place[v] for v in column.to_pylist()], pa.int32()), pa.array(values)
     )
     table = table.set_column(table.column_names.index(category), category, coded)
-    table = table.append_column(SECRETS["column"], pa.array([SECRETS["value of an unused column"]] * table.num_rows))
+    table = table.append_column(
+        SECRETS["column"], pa.array([SECRETS["value of an unused column"]] * table.num_rows)
+    )
     fields = [field.with_metadata({"note": SECRETS["field metadata"]}) for field in table.schema]
-    table = table.cast(pa.schema(fields, metadata={"pandas": json.dumps({"creator": SECRETS["schema metadata"]})}))
+    table = table.cast(
+        pa.schema(fields, metadata={"pandas": json.dumps({"creator": SECRETS["schema metadata"]})})
+    )
     pq.write_table(table, path)
     return path
 
@@ -69,6 +79,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     lat = np.append(trips["start_lat"].to_numpy()[:-4], [np.nan] * 4)
     trips = trips.set_column(0, "start_lat", pa.array(lat)).append_column("sex", pa.array(sex))
     trips = trips.append_column("day", pa.array(["2024-01-05"] * 240))
+    trips = trips.append_column("minutes", pa.array([5 + i * 7 % 50 for i in range(240)]))
     rng = np.random.default_rng(2)
     records = pa.table(
         {
@@ -81,20 +92,30 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         {
             "person": ["p1"] * 20 + ["p2"] * 20,
             "time": pa.array(np.tile(np.arange(20) * 60_000_000, 2), pa.timestamp("us")),
-            "lat": 48.85 + np.tile(np.arange(20) // 10 * 0.05, 2),
+            "lat": 48.85 + np.tile(np.clip(np.arange(20) - 8, 0, 4) / 4 * 0.05, 2),
             "lon": [2.35] * 40,
         }
     )
     visits = pa.table({"from": ["A", "B", "C", "D"] * 25, "to": ["B", "A", "D", "C"] * 25})
-    zones = pa.table({"zone": list("ABCD"), "lat": [48.8, 48.81, 48.9, 48.91], "lon": [2.3, 2.31, 2.4, 2.41]})
+    zones = pa.table(
+        {"zone": list("ABCD"), "lat": [48.8, 48.81, 48.9, 48.91], "lon": [2.3, 2.31, 2.4, 2.41]}
+    )
     place = {"lat": [48.85], "lon": [2.35], "k": [7], "why": ["SECRETVALUE"]}
     outline = {"type": "LineString", "coordinates": [[2.3, 48.8], [2.4, 48.9]]}
     said = {"name": "Seine", "owner": "SECRETVALUE", "SECRETCOLUMN": 1}
-    lines = {"type": "FeatureCollection", "name": "SECRETMETA",
-             "features": [{"type": "Feature", "id": "SECRETROW", "properties": said, "geometry": outline}]}  # fmt: skip
+    lines = {
+        "type": "FeatureCollection",
+        "name": "SECRETMETA",
+        "features": [
+            {"type": "Feature", "id": "SECRETROW", "properties": said, "geometry": outline}
+        ],
+    }
     (folder / "SECRETFILE-lines.geojson").write_text(json.dumps(lines))
     pq.write_table(pa.table(place), folder / "SECRETFILE-places.parquet")
-    recipe = '[input]\ninput = "SECRETFILE-trips.parquet"\n[zones]\nresolution = 8\n[protection]\nk = 5\n'
+    recipe = (
+        '[input]\ninput = "SECRETFILE-trips.parquet"\n[zones]\nresolution = 8\n[protection]\nk'
+        " = 5\n"
+    )
     (folder / "SECRETFILE-recipe.toml").write_text(recipe)
     return {
         "recipe": folder / "SECRETFILE-recipe.toml",
@@ -121,35 +142,141 @@ def release(inputs, tmp_path_factory: pytest.TempPathFactory) -> str:
     return place
 
 
-TABLE = ("--quasi", "age", "--quasi", "job", "--sensitive", "illness", "--identifier", SECRETS["column"])
+TABLE = (
+    "--quasi",
+    "age",
+    "--quasi",
+    "job",
+    "--sensitive",
+    "illness",
+    "--identifier",
+    SECRETS["column"],
+)
 IPF = ("--variable", "age", "--variable", "illness", "--domains-from-data")
-#: What each command is run with; {name} is an input, {out} what it writes. Every command that writes is here.
+#: What each command is run with; {name} is an input, {out} what it writes. Every command that
+#: writes is here.
 RUNS: dict[str, list[tuple[str, ...]]] = {
     "anonymize": [
         ("{trips}", *READ, "--out", "{out}", "--person", "person_id", *EXPORTS),
         ("{trips}", *READ, "--out", "{out}", "--by", "sex", "--format", "csv,arrow"),
-        ("{trips}", *READ, "--out", "{out}", "--person", "person_id", "--mean", "weight", "--between", "weight=0,200",
-         "--method", "twincut", *EXPORTS),
-        ("{visits}", "--k", "5", "--out", "{out}", "--origin-tile", "from", "--destination-tile", "to",
-         "--zones", "{zones}", "--zones-tile", "zone", *EXPORTS),
-        ("{trips}", "--resolution", "8", "--out", "{out}", "--method", "laplace", "--option", "epsilon=1",
-         "--option", "bound=2", "--option", "delta=0.01", "--option", "level=5", "--format", "csv,arrow"),
-        ("{trips}", *READ, "--out", "{out}", "--person", "person_id", "--ledger", "{out}-ledger", "--set",
-         "protection.dominance=0.9", "--set", "protection.stricter={places}", "--set", "output.context={lines}",
-         "--max-suppressed", "0.5"),
-        ("{trips}", *READ, "--out", "{out}", "--by", "sex", "--set", "resources.resume=true",
-         "--max-suppressed", "0.5"),
+        (
+            "{trips}",
+            *READ,
+            "--out",
+            "{out}",
+            "--person",
+            "person_id",
+            "--mean",
+            "minutes",
+            "--between",
+            "minutes=0,60",
+            "--method",
+            "twincut",
+            *EXPORTS,
+        ),
+        (
+            "{visits}",
+            "--k",
+            "5",
+            "--out",
+            "{out}",
+            "--origin-tile",
+            "from",
+            "--destination-tile",
+            "to",
+            "--zones",
+            "{zones}",
+            "--zones-tile",
+            "zone",
+            *EXPORTS,
+        ),
+        (
+            "{trips}",
+            "--resolution",
+            "8",
+            "--out",
+            "{out}",
+            "--method",
+            "laplace",
+            "--option",
+            "epsilon=1",
+            "--option",
+            "bound=2",
+            "--option",
+            "delta=0.01",
+            "--option",
+            "level=5",
+            "--format",
+            "csv,arrow",
+        ),
+        (
+            "{trips}",
+            *READ,
+            "--out",
+            "{out}",
+            "--person",
+            "person_id",
+            "--ledger",
+            "{out}-ledger",
+            "--set",
+            "protection.dominance=0.9",
+            "--set",
+            "protection.stricter={places}",
+            "--set",
+            "output.context={lines}",
+            "--max-suppressed",
+            "0.5",
+        ),
+        (
+            "{trips}",
+            *READ,
+            "--out",
+            "{out}",
+            "--by",
+            "sex",
+            "--set",
+            "resources.resume=true",
+            "--max-suppressed",
+            "0.5",
+        ),
         ("{trips}", *READ, "--out", "{out}", "--zones-of", "{release}", "--max-suppressed", "0.9"),
-        ("{trips}", "--resolution", "7", "--out", "{out}", "--method", "privtree", "--option", "epsilon=4",
-         "--option", "bound=2", "--option", "region=851fb467fffffff"),
+        (
+            "{trips}",
+            "--resolution",
+            "7",
+            "--out",
+            "{out}",
+            "--method",
+            "privtree",
+            "--option",
+            "epsilon=4",
+            "--option",
+            "bound=2",
+            "--option",
+            "region=851fb467fffffff",
+        ),
     ],
     "analyze": [("{release}", "--against", "{trips}", "--out", "{out}")],
     "run": [("{recipe}", "--out", "{out}")],
-    "verify": [("{release}", "--against", "{trips}", "--certificate", "{out}.json"),
-               ("{release}", "--against", "{trips}", "--certificate", "{out}.html")],
+    "verify": [
+        ("{release}", "--against", "{trips}", "--certificate", "{out}.json"),
+        ("{release}", "--against", "{trips}", "--certificate", "{out}.html"),
+    ],
     "compare": [("{trips}", *READ, "--out", "{out}", "--methods", "odkanon,suppression")],
-    "study": [("{trips}", *READ, "--out", "{out}", "--by", "sex", "--methods", "suppression",
-               "--set", "resources.workers=1")],
+    "study": [
+        (
+            "{trips}",
+            *READ,
+            "--out",
+            "{out}",
+            "--by",
+            "sex",
+            "--methods",
+            "suppression",
+            "--set",
+            "resources.workers=1",
+        )
+    ],
     "picture": [("{release}", "--out", "{out}.svg"), ("{release}", "--out", "{out}.png")],
     "reconstruct": [("{release}", "--zones", "7", "--out", "{out}.parquet")],
     "key": [("{out}.key",)],
@@ -167,12 +294,25 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
         ("{records}", "--out", "{out}.parquet", "--epsilon", "none", *IPF),
     ],
     "tabular compare": [
-        ("{records}", "--out", "{out}", *TABLE, "--k", "5", "--epsilon", "1", "--set", "priorn=0",
-         "--set", "repeats=1"),
+        (
+            "{records}",
+            "--out",
+            "{out}",
+            *TABLE,
+            "--k",
+            "5",
+            "--epsilon",
+            "1",
+            "--set",
+            "priorn=0",
+            "--set",
+            "repeats=1",
+        ),
     ],
-}  # fmt: skip
-#: Commands that write nothing, the demo, which reads nothing, and the workbench, whose release is held equal to that of
-#: the command line, byte by byte, in its own tests; and the ledger, whose files `anonymize` writes.
+}
+#: Commands that write nothing, the demo, which reads nothing, and the workbench, whose release is
+#: held equal to that of the command line, byte by byte, in its own tests; and the ledger, whose
+#: files `anonymize` writes.
 SILENT = {"completion", "demo", "describe", "ledger", "serve"}
 
 
@@ -194,10 +334,17 @@ def readings(content: bytes) -> Iterator[bytes]:
         file = pq.ParquetFile(io.BytesIO(content))
         yield str(file.metadata.metadata).encode() + str(file.schema_arrow).encode()
         yield from pages(content)
-        # Whatever the pages are packed with: the dictionary in the file, not the part that rows use.
+        # Whatever the pages are packed with: the dictionary in the file, not the part that rows
+        # use.
         kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_dictionary)
-        texts = [field.name for field in file.schema_arrow if any(is_kind(field.type) for is_kind in kinds)]
-        for column in pq.read_table(io.BytesIO(content), columns=texts, read_dictionary=texts).columns:
+        texts = [
+            field.name
+            for field in file.schema_arrow
+            if any(is_kind(field.type) for is_kind in kinds)
+        ]
+        for column in pq.read_table(
+            io.BytesIO(content), columns=texts, read_dictionary=texts
+        ).columns:
             yield from (str(chunk.dictionary.to_pylist()).encode() for chunk in column.chunks)
         sink = io.BytesIO()
         pq.write_table(file.read(), sink, compression="none", use_dictionary=False)
@@ -226,7 +373,8 @@ def pages(content: bytes) -> Iterator[bytes]:
     while start >= 0:
         stream = pa.CompressedInputStream(pa.BufferReader(content[start:]), "zstd")
         page = bytearray()
-        # The bytes after a frame are no frame, so it ends in an error; byte by byte nothing before that is lost.
+        # The bytes after a frame are no frame, so it ends in an error; byte by byte nothing before
+        # that is lost.
         with suppress(OSError):
             while byte := stream.read(1):
                 page += byte
@@ -237,7 +385,11 @@ def pages(content: bytes) -> Iterator[bytes]:
 def secrets_in(path: Path) -> set[str]:
     texts = {name: (text.encode(), text.encode("utf-16-le")) for name, text in SECRETS.items()}
     content = [path.name.encode(), *readings(path.read_bytes())]
-    return {name for name, forms in texts.items() if any(form in part for form in forms for part in content)}
+    return {
+        name
+        for name, forms in texts.items()
+        if any(form in part for form in forms for part in content)
+    }
 
 
 def leaves(group: click.Group, prefix: str = "") -> Iterator[str]:
@@ -254,10 +406,16 @@ def test_every_command_that_writes_is_searched():
     assert set(RUNS) | SILENT == set(leaves(cli))
 
 
-@pytest.mark.parametrize(("command", "words"), [(command, words) for command, runs in RUNS.items() for words in runs])
+@pytest.mark.parametrize(
+    ("command", "words"), [(command, words) for command, runs in RUNS.items() for words in runs]
+)
 @pytest.mark.slow
-def test_nothing_but_what_is_published_is_in_any_file(command, words, inputs, release, tmp_path, capsys):
-    names = {name: str(path) for name, path in inputs.items()} | {"out": str(tmp_path / "written" / "out")}
+def test_nothing_but_what_is_published_is_in_any_file(
+    command, words, inputs, release, tmp_path, capsys
+):
+    names = {name: str(path) for name, path in inputs.items()} | {
+        "out": str(tmp_path / "written" / "out")
+    }
     names["release"] = release
     (tmp_path / "written").mkdir()
     capsys.readouterr()
@@ -279,12 +437,18 @@ def test_nothing_but_what_is_published_is_in_any_file(command, words, inputs, re
 
 @pytest.mark.parametrize("store_schema", [False, True])
 @pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip"])
-def test_the_search_finds_an_entry_of_a_dictionary_that_no_row_uses(tmp_path, compression, store_schema):
+def test_the_search_finds_an_entry_of_a_dictionary_that_no_row_uses(
+    tmp_path, compression, store_schema
+):
     # Zones as in a release, and a person between them: the rows alone do not show it.
     zones = [f"86{i * 7919:05x}fffffff" for i in range(60)]
-    column = pa.DictionaryArray.from_arrays(pa.array([0, 1] * 200, pa.int32()), [*zones, SECRETS["person"]])
+    column = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1] * 200, pa.int32()), [*zones, SECRETS["person"]]
+    )
     path = tmp_path / "flows.parquet"
-    pq.write_table(pa.table({"origin_zone": column}), path, compression=compression, store_schema=store_schema)
+    pq.write_table(
+        pa.table({"origin_zone": column}), path, compression=compression, store_schema=store_schema
+    )
     assert SECRETS["person"] not in str(pq.read_table(path).to_pydict())
     assert secrets_in(path) == {"person"}
     if compression == "zstd":
@@ -299,7 +463,9 @@ def test_the_search_finds_what_is_packed(tmp_path):
     pq.write_table(table, tmp_path / "a.parquet", compression="zstd")
     with (
         pa.OSFile(str(tmp_path / "a.arrow"), "wb") as sink,
-        pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer,
+        pa.ipc.new_file(
+            sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")
+        ) as writer,
     ):
         writer.write_table(table)
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:

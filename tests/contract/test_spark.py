@@ -1,4 +1,5 @@
-"""The Spark engine on a real Spark: flows and releases of the DuckDB engine, byte by byte, or a clear refusal."""
+"""The Spark engine on a real Spark: flows and releases of the DuckDB engine, byte by byte, or a
+clear refusal."""
 
 from __future__ import annotations
 
@@ -25,15 +26,16 @@ import flowveil
 from conftest import trip_table
 from contract.odd_values import ODD, outcome
 from contract.test_engines import same
-from flowveil.cli import cli
-from flowveil.engines import read_flows
-from flowveil.engines import spark as spark_engine
-from flowveil.engines.spark_batches import COLUMNS, ROWS
-from flowveil.engines.spark_session import on_the_cluster
-from flowveil.errors import DataError, MissingExtraError, ParameterError
-from flowveil.reading import Reading, limits
-from flowveil.remote_people import RemotePeople
-from flowveil.slices import SlicedFlows
+from flowveil.apps.cli import cli
+from flowveil.core.errors import DataError, MissingExtraError, ParameterError
+from flowveil.core.flows import Flows
+from flowveil.core.remote_people import RemotePeople
+from flowveil.reading import Reading
+from flowveil.reading.engines import read_flows
+from flowveil.reading.engines import spark as spark_engine
+from flowveil.reading.engines.spark_batches import COLUMNS, ROWS
+from flowveil.reading.engines.spark_session import on_the_cluster
+from flowveil.system import limits
 from samples.drafts import unchecked
 from samples.installed import needs
 from samples.small_spark import QUICK, SMALL
@@ -47,7 +49,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarni
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
-    """One real Spark for all tests of this file, with two threads; small, because the tables are."""
+    """One real Spark for all tests of this file, with two threads.
+
+    Small, because the tables are.
+    """
     from pyspark.sql import SparkSession
 
     settings = {**SMALL, "spark.log.level": "OFF"}
@@ -63,16 +68,21 @@ def trips(n: int = 400) -> pa.Table:
     return table.append_column("sex", [["f", "m"] * (n // 2)]).append_column("at", pa.array(at))
 
 
-def equal(one: SlicedFlows, other: SlicedFlows) -> bool:
+def equal(one: Flows, other: Flows) -> bool:
     """Whether two readings agree in every byte of every slice, and in what they say of the rows."""
-    assert (one.columns, one.keys, one.every) == (other.columns, other.keys, other.every)
+    assert (one.slice_columns, one.slice_keys, one.every) == (
+        other.slice_columns,
+        other.slice_keys,
+        other.every,
+    )
     # Only Spark says where flows are.
     assert replace(one.whole.intake, notes=one.whole.intake.notes[:-1]) == other.whole.intake
     return all(same(a, b) for a, b in zip(one.slices, other.slices, strict=True))
 
 
 def files(folder: Path) -> dict[str, str]:
-    """Hashes and not bytes: where two folders differ, pytest would look for the difference for an hour."""
+    """Hashes and not bytes: where two folders differ, pytest would look for the difference for an
+    hour."""
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
 
 
@@ -82,11 +92,25 @@ def zones(tmp_path: Path) -> Path:
     squares = []
     for i, j in corners:
         west, south = 2.2 + 0.05 * i, 48.75 + 0.04 * j
-        ring = [[west, south], [west + 0.05, south], [west + 0.05, south + 0.04], [west, south + 0.04], [west, south]]
+        ring = [
+            [west, south],
+            [west + 0.05, south],
+            [west + 0.05, south + 0.04],
+            [west, south + 0.04],
+            [west, south],
+        ]
         about = {"zone": f"z{i}{j}", "parent": f"p{i // 2}{j // 2}"}
-        squares.append({"type": "Feature", "properties": about, "geometry": {"type": "Polygon", "coordinates": [ring]}})
+        squares.append(
+            {
+                "type": "Feature",
+                "properties": about,
+                "geometry": {"type": "Polygon", "coordinates": [ring]},
+            }
+        )
     path = tmp_path / "zones.geojson"
-    path.write_text(json.dumps({"type": "FeatureCollection", "features": squares}), encoding="utf-8")
+    path.write_text(
+        json.dumps({"type": "FeatureCollection", "features": squares}), encoding="utf-8"
+    )
     return path
 
 
@@ -110,7 +134,10 @@ def test_flows_are_those_of_duckdb_whatever_the_partitions(spark: Any, tmp_path:
     ]
     for parts, how in cases:
         frame = spark.createDataFrame(table).repartition(parts)
-        assert equal(read_flows(frame, Reading.from_arguments(**how)), read_flows(table, Reading.from_arguments(**how)))
+        assert equal(
+            read_flows(frame, Reading.from_arguments(**how)),
+            read_flows(table, Reading.from_arguments(**how)),
+        )
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -122,7 +149,15 @@ def test_odd_values_are_read_as_written_down(spark: Any, name: str) -> None:
 @pytest.mark.usefixtures("spark")
 def test_releases_are_those_of_duckdb_to_the_last_byte(tmp_path: Path) -> None:
     pq.write_table(trips(), tmp_path / "trips.parquet")
-    asked = [str(tmp_path / "trips.parquet"), "--k", "3", "--protect", "people", "--protect", "population"]
+    asked = [
+        str(tmp_path / "trips.parquet"),
+        "--k",
+        "3",
+        "--protect",
+        "people",
+        "--protect",
+        "population",
+    ]
     asked += ["--weight", "weight", "--l", "2", "--by", "sex", "--resolution", "8"]
     for engine in ("spark", "duckdb"):
         out = str(tmp_path / engine)
@@ -162,10 +197,13 @@ def test_files_are_read_as_duckdb_reads_them(tmp_path: Path) -> None:
     for i, mark in enumerate((b"", b"\xef\xbb\xbf")):
         sink = pa.BufferOutputStream()
         pa_csv.write_csv(table.slice(200 * i, 200), sink, pa_csv.WriteOptions(delimiter=";"))
-        (tmp_path / "text [1]" / f"a*{i}.csv").write_bytes(mark + sink.getvalue().to_pybytes().replace(b"\n", b"\r\n"))
+        (tmp_path / "text [1]" / f"a*{i}.csv").write_bytes(
+            mark + sink.getvalue().to_pybytes().replace(b"\n", b"\r\n")
+        )
     folder = tmp_path / "text [1]"
     assert equal(
-        read_flows(folder, Reading.from_arguments(), engine="spark"), read_flows(folder, Reading.from_arguments())
+        read_flows(folder, Reading.from_arguments(), engine="spark"),
+        read_flows(folder, Reading.from_arguments()),
     )
 
 
@@ -188,7 +226,12 @@ def test_a_table_is_read_by_its_name(spark: Any) -> None:
     ],
 )
 def test_no_message_discloses_a_value(tmp_path: Path, bad: bytes, capfd: Any) -> None:
-    lines = [b"o_lat,o_lon,d_lat,d_lon,uid,note", b"48.85,2.35,48.86,2.36,a,b", bad, b"48.85,2.35,48.86,2.36,a,b"]
+    lines = [
+        b"o_lat,o_lon,d_lat,d_lon,uid,note",
+        b"48.85,2.35,48.86,2.36,a,b",
+        bad,
+        b"48.85,2.35,48.86,2.36,a,b",
+    ]
     (tmp_path / "trips.csv").write_bytes(b"\n".join(lines) + b"\n")
     with pytest.raises(DataError) as caught:
         read_flows(tmp_path / "trips.csv", Reading(), engine="spark")
@@ -201,7 +244,10 @@ def test_all_flows_go_to_the_driver_and_are_refused_if_they_exceed_its_memory(
 ) -> None:
     table = trips(40)
     frame = spark.createDataFrame(table)
-    for who, note in ((None, "persons stay on the cluster"), ("", "without persons, nothing can be counted")):
+    for who, note in (
+        (None, "persons stay on the cluster"),
+        ("", "without persons, nothing can be counted"),
+    ):
         with flowveil.cluster(driver_flows=10):
             there = flowveil.read_trips(frame, person=who)
         here = flowveil.read_trips(table, person=who)
@@ -213,18 +259,25 @@ def test_all_flows_go_to_the_driver_and_are_refused_if_they_exceed_its_memory(
     monkeypatch.setattr(limits, "_memory_of_machine", lambda: limits.PROGRAM)
     with (
         flowveil.cluster(driver_flows=10),
-        pytest.raises(ParameterError, match=r"memory of this machine, .* taking 1 thousand flows to the driver needs"),
+        pytest.raises(
+            ParameterError,
+            match=r"memory of this machine, .* taking 1 thousand flows to the driver needs",
+        ),
     ):
         flowveil.read_trips(frame)
 
 
-#: What is made of persons that stay on the cluster: partitions, how trips are read, and methods with guarantees. Every
-#: method of `flowveil.remote_people` is run without a cluster in `test_distant`; here those that are promised for one.
+#: What is made of persons that stay on the cluster: partitions, how trips are read, and methods
+#: with guarantees. Every method of `flowveil.core.remote_people` is run without a cluster in
+#: `test_distant`; here those that are promised for one.
 STAY: dict[str, tuple[int, dict[str, Any], list[tuple[str, dict[str, Any]]]]] = {
     "tiles": (
         1,
         {"weight": "weight", "resolution": 8},
-        [("twincut", {"protect": ["people", "population"], "l": 2}), ("suppression", {"protect": "trips"})],
+        [
+            ("twincut", {"protect": ["people", "population"], "l": 2}),
+            ("suppression", {"protect": "trips"}),
+        ],
     ),
     "map": (
         4,
@@ -240,10 +293,15 @@ STAY: dict[str, tuple[int, dict[str, Any], list[tuple[str, dict[str, Any]]]]] = 
 
 
 @pytest.mark.parametrize("name", STAY)
-def test_persons_that_stay_on_the_cluster_make_the_same_releases(spark: Any, tmp_path: Path, name: str) -> None:
+def test_persons_that_stay_on_the_cluster_make_the_same_releases(
+    spark: Any, tmp_path: Path, name: str
+) -> None:
     parts, how, runs = STAY[name]
     if name == "map":
-        how = {**how, "zones": flowveil.read_zones(zones(tmp_path), tile="zone", parent="parent", root="all")}
+        how = {
+            **how,
+            "zones": flowveil.read_zones(zones(tmp_path), tile="zone", parent="parent", root="all"),
+        }
     table, reading = trips(), Reading.from_arguments(**how)
     local = read_flows(table, reading)
     # On the map, fewer than there are flows.
@@ -254,10 +312,15 @@ def test_persons_that_stay_on_the_cluster_make_the_same_releases(spark: Any, tmp
     made: Any = flowveil.anonymize_slices if how.get("by") else flowveil.anonymize
     for method, guarantee in runs:
         # Those of this machine are to have the bytes of a folder that was recounted.
-        for place, flows, how_checked in (("there", there, nullcontext), ("here", local, unchecked)):
+        for place, flows, how_checked in (
+            ("there", there, nullcontext),
+            ("here", local, unchecked),
+        ):
             one: Any = flows if how.get("by") else flows.whole
             with how_checked():
-                made(one, method, k=3, max_suppressed=0.3, **guarantee).write(tmp_path / f"{place}-{method}")
+                made(one, method, k=3, max_suppressed=0.3, **guarantee).write(
+                    tmp_path / f"{place}-{method}"
+                )
         assert files(tmp_path / f"there-{method}") == files(tmp_path / f"here-{method}")
 
 
@@ -265,7 +328,9 @@ def test_a_task_that_fails_each_time_is_a_clear_error(spark: Any) -> None:
     def failing(_: Any) -> Any:
         raise ValueError("SECRET")
 
-    frame = spark.createDataFrame(trips(40)).mapInArrow(failing, spark.createDataFrame(trips(40)).schema)
+    frame = spark.createDataFrame(trips(40)).mapInArrow(
+        failing, spark.createDataFrame(trips(40)).schema
+    )
     with pytest.raises(DataError, match="a task failed repeatedly") as caught:
         flowveil.read_trips(frame)
     assert "SECRET" not in str(caught.value)
@@ -275,12 +340,18 @@ def test_a_missing_pandas_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark.sql.pandas.functions import pandas_udf  # what every task of the engine is made by
 
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingExtraError, match="needs pyspark with pandas"), on_the_cluster("the input"):
+    with (
+        pytest.raises(MissingExtraError, match="needs pyspark with pandas"),
+        on_the_cluster("the input"),
+    ):
         pandas_udf(iter, returnType="n int", functionType=207)
 
 
 def test_a_standalone_cluster_that_loses_executors_makes_the_same_releases(tmp_path: Path) -> None:
-    """A master and two workers on loopback. Where the cluster is gone for good, nothing is written."""
+    """A master and two workers on loopback.
+
+    Where the cluster is gone for good, nothing is written.
+    """
     pq.write_table(trips(), tmp_path / "trips.parquet")
     script = Path(__file__).parent / "spark_faults.py"
     with standalone_cluster(tmp_path / "cluster") as master:
@@ -303,20 +374,31 @@ def test_a_standalone_cluster_that_loses_executors_makes_the_same_releases(tmp_p
 def test_rows_of_a_person_in_two_tasks_are_refused(spark: Any) -> None:
     """They would be counted as two persons."""
     for parts in (1, 2):
-        batches = spark.sparkContext.parallelize([(ROWS, 3, 1, b""), (ROWS, 3, 1, b"")], parts).toDF(COLUMNS)
-        with nullcontext() if parts == 1 else pytest.raises(DataError, match="of each person together"):
+        batches = spark.sparkContext.parallelize(
+            [(ROWS, 3, 1, b""), (ROWS, 3, 1, b"")], parts
+        ).toDF(COLUMNS)
+        with (
+            nullcontext()
+            if parts == 1
+            else pytest.raises(DataError, match="of each person together")
+        ):
             spark_engine._check_whole(batches)
 
 
-def test_workers_that_choose_other_buckets_are_refused(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_choose_other_buckets_are_refused(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     versions = spark_engine._versions()
-    monkeypatch.setattr(spark_engine, "_versions", lambda: {**versions, "the hash of DuckDB": "another"})
+    monkeypatch.setattr(
+        spark_engine, "_versions", lambda: {**versions, "the hash of DuckDB": "another"}
+    )
     with pytest.raises(DataError, match="other versions than the driver: the hash of DuckDB"):
         flowveil.read_trips(spark.createDataFrame(trips(40)))
 
 
 def test_spark_connect_makes_the_same_releases(tmp_path: Path) -> None:
-    """A session without a context: numbers of tasks are those that it is set to, and queries carry what they need."""
+    """A session without a context: numbers of tasks are those that it is set to, and queries carry
+    what they need."""
     needs("grpc")
     pq.write_table(trips(), tmp_path / "trips.parquet")
     script = Path(__file__).parent / "spark_connect.py"
@@ -328,5 +410,8 @@ def test_spark_connect_makes_the_same_releases(tmp_path: Path) -> None:
     }
     command = [sys.executable, "-W", "ignore", str(script), str(tmp_path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    expected = ["persons on the driver: same bytes, False", "persons on the cluster: same bytes, True"]
+    expected = [
+        "persons on the driver: same bytes, False",
+        "persons on the cluster: same bytes, True",
+    ]
     assert done.stdout.splitlines() == expected, done.stdout + done.stderr[-2000:]

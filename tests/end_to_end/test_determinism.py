@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from conftest import trip_table
-from flowveil.cli import main
+from flowveil.apps.cli import main
 from samples.drafts import unchecked
 
 METHODS = ["layercut", "twincut", "odkanon", "atg-dual", "oigh"]
 
-#: All methods in one process: what differs between two runs is the process, not the method. One is this process.
-#: Whether drafts are recounted does not change their bytes.
+#: All methods in one process: what differs between two runs is the process, not the method. One is
+#: this process. Whether drafts are recounted does not change their bytes.
 PUBLISH = """
 import sys
-from flowveil.cli import main
-from flowveil import publication
+from flowveil.apps.cli import main
+from flowveil.publishing import publish as publication
 from flowveil.verify.recount import Result
 source, out, *methods = sys.argv[1:]
 publication.recount_flows = lambda *_, **__: Result((), (), {})

@@ -1,8 +1,8 @@
 """Every code block of the README and of the docs runs unchanged, or says why it does not.
 
-The blocks of a page are run one after the other in one folder, which holds small files under the names that the pages
-use (`samples.stage`). A block that cannot run here follows a comment: `<!-- not run: the reason -->`. Blocks of
-`text`, `json`, `toml`, `csv` and `dockerfile` are not programs.
+The blocks of a page are run one after the other in one folder, which holds small files under the
+names that the pages use (`samples.stage`). A block that cannot run here follows a comment: `<!--
+not run: the reason -->`. Blocks of `text`, `json`, `toml`, `csv` and `dockerfile` are not programs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from flowveil.cli import main
+from flowveil.apps.cli import main
 from flowveil.methods.discrete_noise import repeatable_bits
 from flowveil.tabular.compare import Grid
 from samples import stage
@@ -23,10 +23,14 @@ from samples.drafts import unchecked
 from samples.processes import in_this_process
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if "decisions" not in p.parts)]
+PAGES = [
+    ROOT / "README.md",
+    *sorted(p for p in (ROOT / "docs").rglob("*.md") if "decisions" not in p.parts),
+]
 NOT_PROGRAMS = {"text", "json", "toml", "csv", "dockerfile", "yaml"}
 _BLOCK = re.compile(
-    r"(?:^[ ]*<!-- not run:(?P<reason>[^>]*)-->\n)?^(?P<indent>[ ]*)```(?P<language>\w*)\n(?P<code>.*?)^[ ]*```$",
+    r"(?:^[ ]*<!-- not run:(?P<reason>[^>]*)-->\n)?^(?P<indent>["
+    r" ]*)```(?P<language>\w*)\n(?P<code>.*?)^[ ]*```$",
     re.S | re.M,
 )
 
@@ -46,7 +50,11 @@ def blocks(page: Path) -> list[Block]:
 
 
 def to_run(page: Path) -> list[Block]:
-    return [block for block in blocks(page) if block.reason is None and block.language not in NOT_PROGRAMS]
+    return [
+        block
+        for block in blocks(page)
+        if block.reason is None and block.language not in NOT_PROGRAMS
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +78,12 @@ def run_commands(code: str) -> None:
         assert not code, f"exit {code}: {line}"
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if to_run(p)], ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_the_blocks_of_a_page_run(page: Path, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if to_run(p)], ids=lambda p: p.relative_to(ROOT).as_posix()
+)
+def test_the_blocks_of_a_page_run(
+    page: Path, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     folder = tmp_path / "stage"
     shutil.copytree(files, folder)
     monkeypatch.chdir(folder)
@@ -88,9 +100,9 @@ def test_the_blocks_of_a_page_run(page: Path, files: Path, tmp_path: Path, monke
                 run_commands(block.code)
 
 
-def test_the_five_lines_are_five():
+def test_python_in_the_readme_is_at_most_five_lines():
     (code,) = (b.code for b in blocks(ROOT / "README.md") if b.language == "python")
-    assert len(code.strip().splitlines()) == 5
+    assert len(code.strip().splitlines()) <= 5
 
 
 def test_what_is_not_run_says_why():

@@ -17,8 +17,14 @@ READERS = Path(__file__).resolve().parents[2] / "examples" / "readers"
 
 
 def run(*command: str | Path) -> str:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "AEQ_SHOW_PROGRESS": "FALSE"}
-    ended = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=environment, check=False)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "AEQ_SHOW_PROGRESS": "FALSE",
+    }
+    ended = subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", env=environment, check=False
+    )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
@@ -34,9 +40,13 @@ def test_aequilibrae_assigns_every_published_trip_between_zones(release, tmp_pat
     pytest.importorskip("aequilibrae", reason="AequilibraE is not installed")
     run(sys.executable, READERS / "assignment.py", release, tmp_path / "volumes.csv")
     flows = pq.read_table(release / "flows.parquet")
-    between = pc.sum(flows.filter(pc.not_equal(flows["origin_zone"], flows["destination_zone"]))["trips"]).as_py()
+    between = pc.sum(
+        flows.filter(pc.not_equal(flows["origin_zone"], flows["destination_zone"]))["trips"]
+    ).as_py()
     with open(tmp_path / "volumes.csv", encoding="utf-8", newline="") as file:
-        connectors = [float(row["trips"]) for row in csv.DictReader(file) if int(row["a_node"]) < 1000]
+        connectors = [
+            float(row["trips"]) for row in csv.DictReader(file) if int(row["a_node"]) < 1000
+        ]
     assert sum(connectors) == pytest.approx(2 * between)
 
 
@@ -49,7 +59,9 @@ def test_styles_for_qgis_are_written_for_both_layers(release, tmp_path):
 def test_r_reads_geopackage_and_csv(release, tmp_path):
     if shutil.which("Rscript") is None:
         pytest.skip("R is not installed")
-    if subprocess.run(["Rscript", "-e", "library(sf)"], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        ["Rscript", "-e", "library(sf)"], capture_output=True, check=False
+    ).returncode:
         pytest.skip("the R package sf is not installed")
     printed = run("Rscript", READERS / "read_release.R", release, tmp_path / "origins.png")
     flows = pq.read_table(release / "flows.parquet")

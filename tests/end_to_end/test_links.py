@@ -19,9 +19,15 @@ _PLACEHOLDER = re.compile(r"\b[A-Z]+_HERE\b|\b(TODO|TBD|FIXME|XXX)\b")
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors of the headings, as the usual renderers make them: lower case, no punctuation, blanks to hyphens."""
+    """The anchors of the headings, as the usual renderers make them.
+
+    Lower case, no punctuation, blanks to hyphens.
+    """
     without_blocks = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", h.casefold()).replace(" ", "-") for h in _HEADING.findall(without_blocks)}
+    return {
+        re.sub(r"[^\w\- ]", "", h.casefold()).replace(" ", "-")
+        for h in _HEADING.findall(without_blocks)
+    }
 
 
 def broken_links(document: Path) -> list[str]:
@@ -32,7 +38,11 @@ def broken_links(document: Path) -> list[str]:
             continue
         path, _, anchor = link.partition("#")
         target = document.parent / path if path else document
-        known = anchors(target.read_text(encoding="utf-8")) if target.suffix == ".md" and target.exists() else set()
+        known = (
+            anchors(target.read_text(encoding="utf-8"))
+            if target.suffix == ".md" and target.exists()
+            else set()
+        )
         if not target.exists() or (anchor and anchor not in known):
             found.append(link)
     return found
@@ -46,7 +56,9 @@ def test_links_and_placeholders(document: Path):
 
 def test_the_first_sentence_of_a_page_says_for_whom_it_is():
     pages = [page for page in (ROOT / "docs").rglob("*.md") if "decisions" not in page.parts]
-    starts = {p: p.read_text(encoding="utf-8").partition("\n")[2].strip().lstrip("*") for p in pages}
+    starts = {
+        p: p.read_text(encoding="utf-8").partition("\n")[2].strip().lstrip("*") for p in pages
+    }
     assert [page.name for page, start in starts.items() if not start.startswith("For ")] == []
 
 

@@ -13,8 +13,8 @@ import pytest
 from pyarrow import csv
 
 import flowveil
-from flowveil.cli import main
-from flowveil.errors import DataError, ParameterError
+from flowveil.apps.cli import main
+from flowveil.core.errors import DataError, ParameterError
 from samples.drafts import unchecked
 from samples.parts import first_rows
 from samples.releases import edit_report, edit_table
@@ -33,7 +33,9 @@ ZONES = pa.table(
 def trips_between(codes: list[str], n: int = 500, *, seed: int = 0) -> pa.Table:
     rng = np.random.default_rng(seed)
     pick = rng.choice(len(codes), size=(n, 2), p=np.array([0.4, 0.25, 0.15, 0.1, 0.07, 0.03]))
-    return pa.table({"origin": [codes[i] for i in pick[:, 0]], "destination": [codes[i] for i in pick[:, 1]]})
+    return pa.table(
+        {"origin": [codes[i] for i in pick[:, 0]], "destination": [codes[i] for i in pick[:, 1]]}
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -85,12 +87,16 @@ def test_codes_survive_from_file_to_release(tmp_path, files, method, levels, cap
 
 
 @pytest.mark.parametrize("slices", [[], ["--by", "day"]])
-def test_tiles_are_those_of_the_map_seen_or_not_and_verify_counts_them(tmp_path, files, slices, capsys):
+def test_tiles_are_those_of_the_map_seen_or_not_and_verify_counts_them(
+    tmp_path, files, slices, capsys
+):
     zones, _ = files
     codes, trips, out = ZONES["zone"].to_pylist(), tmp_path / "few.csv", tmp_path / "release"
     # Two of three tiles of the south are never seen; its zone has three all the same.
     seen = trips_between([*codes[:4], "010", "010"], seed=1)
-    csv.write_csv(seen.append_column("day", pa.array(["Monday", "Tuesday"] * (len(seen) // 2))), trips)
+    csv.write_csv(
+        seen.append_column("day", pa.array(["Monday", "Tuesday"] * (len(seen) // 2))), trips
+    )
     reading = ["--zones", zones, "--zones-levels", "district,zone"]
     arguments = [*reading, *slices, "--k", 40, "--method", "oigh", "--out", out]
     assert run("anonymize", trips, *arguments) == 0, capsys.readouterr().err
@@ -115,12 +121,19 @@ def test_verify_needs_the_map(tmp_path, files, capsys):
 
 
 def test_zone_numbers_match_text_codes():
-    zones = pa.table({"LocationID": ["1", "2", "3"], "lat": [1.0, 2.0, 3.0], "lon": [1.0, 2.0, 3.0]})
+    zones = pa.table(
+        {"LocationID": ["1", "2", "3"], "lat": [1.0, 2.0, 3.0], "lon": [1.0, 2.0, 3.0]}
+    )
     trips = {"PULocationID": [1, 1, 2, 2], "DOLocationID": [2, 3, 3, 3]}
     for kind in (pa.int64(), pa.float64(), pa.string()):
-        columns = {name: pa.array(values).cast(pa.int64()).cast(kind) for name, values in trips.items()}
+        columns = {
+            name: pa.array(values).cast(pa.int64()).cast(kind) for name, values in trips.items()
+        }
         flows = flowveil.read_trips(pa.table(columns), zones=zones)
-        assert flows.intake.columns == {"origin_tile": "PULocationID", "destination_tile": "DOLocationID"}
+        assert flows.intake.columns == {
+            "origin_tile": "PULocationID",
+            "destination_tile": "DOLocationID",
+        }
         assert flows.origins.code[flows.origins.leaf_node].tolist() == ["1", "2"]
         assert flows.trips.tolist() == [1, 1, 2]
 
@@ -137,7 +150,9 @@ def test_unknown_zones_are_refused_or_left_out():
 def test_coordinates_do_not_go_with_a_map():
     trips = pa.table({n: [1.0] for n in ("start_lat", "start_lon", "end_lat", "end_lon")})
     with pytest.raises(ParameterError, match="codes of its zones"):
-        flowveil.read_trips(trips, zones=ZONES, origin="start_lat,start_lon", destination="end_lat,end_lon")
+        flowveil.read_trips(
+            trips, zones=ZONES, origin="start_lat,start_lon", destination="end_lat,end_lon"
+        )
 
 
 @pytest.mark.real
@@ -145,8 +160,22 @@ def test_taxi_zones_of_new_york(shared_data, tmp_path, capsys):
     folder = shared_data / "nyc_green_taxi_zones"
     trips, zones = first_rows(folder / "trips.parquet", 60_000, tmp_path), folder / "zones.geojson"
     how = ["--zones", zones, "--zones-tile", "LocationID", "--set", "input.skip_unknown=true"]
-    assert run("anonymize", trips, *how, "--method", "atg-dual", "--out", tmp_path / "r") == 0, capsys.readouterr().err
-    assert run("verify", tmp_path / "r", "--against", trips, "--zones", zones, "--set", "input.skip_unknown=true") == 0
+    assert run("anonymize", trips, *how, "--method", "atg-dual", "--out", tmp_path / "r") == 0, (
+        capsys.readouterr().err
+    )
+    assert (
+        run(
+            "verify",
+            tmp_path / "r",
+            "--against",
+            trips,
+            "--zones",
+            zones,
+            "--set",
+            "input.skip_unknown=true",
+        )
+        == 0
+    )
 
 
 def test_outlines_that_overlap_in_the_users_map_are_counted_and_no_finding(tmp_path: Path) -> None:
@@ -158,7 +187,11 @@ def test_outlines_that_overlap_in_the_users_map_are_counted_and_no_finding(tmp_p
 
     # The second lies over a tenth of the first; the others only touch.
     features = [
-        {"type": "Feature", "properties": {"zone": code}, "geometry": square(0.9 if i == 1 else 1.0 * i)}
+        {
+            "type": "Feature",
+            "properties": {"zone": code},
+            "geometry": square(0.9 if i == 1 else 1.0 * i),
+        }
         for i, code in enumerate(codes)
     ]
     zones = tmp_path / "zones.geojson"
@@ -166,8 +199,12 @@ def test_outlines_that_overlap_in_the_users_map_are_counted_and_no_finding(tmp_p
     flows = flowveil.read_trips(trips_between(codes, 2000), zones=zones)
     folder = flowveil.anonymize(flows, method="suppression", k=3).write(tmp_path / "release")
     report = json.loads((folder / "report.json").read_text())
-    assert report["published"]["overlapping_outlines"] == 2  # one pair of origins, one of destinations
+    assert (
+        report["published"]["overlapping_outlines"] == 2
+    )  # one pair of origins, one of destinations
     assert "Outlines overlap: 2 pairs of zones" in (folder / "manifest.json").read_text()
     assert "Zones do not overlap" not in (folder / "report.html").read_text()
     edit_report(folder, lambda said: said["published"].update(overlapping_outlines=0))
-    assert not flowveil.verify_release(folder, against=trips_between(codes, 2000), zones=zones).holds
+    assert not flowveil.verify_release(
+        folder, against=trips_between(codes, 2000), zones=zones
+    ).holds

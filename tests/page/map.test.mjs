@@ -104,11 +104,11 @@ test("places are called by name or town, and found without accents", () => {
   assert.deepEqual(search(model, index, "nowhere", 8), []);
 });
 
-test("slices: all together are the finest ones, and one step is its own", () => {
-  const model = modelOf(release({ slices: { columns: ["time"], time: 0, keys: [[null], ["08"], ["09"]], finest: [false, true, true], of: pack("u1", [0, 1, 1, 2, 2]) } }));
-  assert.deepEqual([...shownVolumes(model, { ...everything, key: [null] })], [0, 20, 10, 40, 15]);
+test("slices: all together are their sum, and one step is its own", () => {
+  const model = modelOf(release({ slices: { columns: ["time"], time: 0, keys: [["08"], ["09"]], of: pack("u1", [0, 0, 0, 1, 1]) } }));
+  assert.deepEqual([...shownVolumes(model, { ...everything, key: [null] })], [30, 20, 10, 40, 15]);
   const steps = stepsOf(model, "trips"), state = { key: [null] };
-  assert.deepEqual([steps.labels, [...steps.totals]], [["08", "09"], [30, 55]]);
+  assert.deepEqual([steps.labels, [...steps.totals]], [["08", "09"], [60, 55]]);
   steps.show(state, 1);
   assert.deepEqual([...shownVolumes(model, { ...everything, ...state })], [0, 0, 0, 40, 15]);
 });

@@ -15,7 +15,9 @@ pytestmark = pytest.mark.skipif(NODE is None, reason="node is not installed")
 
 
 def run_node(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(NODE), *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        [str(NODE), *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def test_its_parts_do_what_they_promise():
@@ -24,11 +26,12 @@ def test_its_parts_do_what_they_promise():
     assert "# pass 0" not in done.stdout
 
 
-@pytest.mark.parametrize(("folder", "exported"), [("flows", "mountMap"), ("map", "mount")])
+@pytest.mark.parametrize(("folder", "exported"), [("flows", "mountPage"), ("map", "mount")])
 def test_each_is_one_module_that_imports_nothing(folder, exported, tmp_path):
     (tmp_path / "map.mjs").write_text(module(folder), encoding="utf-8")
     (tmp_path / "ask.mjs").write_text(
-        f'import * as map from "./map.mjs"; console.log(Object.keys(map).join(), typeof map.{exported});',
+        'import * as map from "./map.mjs"; console.log(Object.keys(map).join(), typeof'
+        f" map.{exported});",
         encoding="utf-8",
     )
     done = run_node(tmp_path / "ask.mjs")

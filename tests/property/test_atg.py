@@ -8,10 +8,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_odkanon import problems
 
-from flowveil.errors import InfeasibleError
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Hierarchy
+from flowveil.core.errors import InfeasibleError
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
+from flowveil.core.hierarchy import Hierarchy
 from flowveil.methods.atg import atg_dual, atg_soft
 from flowveil.methods.pruning import PairTree, best_cut, dual_multiplier
 from reference import prunings as slow
@@ -34,7 +34,9 @@ def widest(tree: Hierarchy, nodes: np.ndarray) -> set[int]:
 @SEARCH
 @given(hierarchies(max_nodes=12), st.data())
 def test_best_cut_is_algorithm_1_and_the_cheapest_of_all_cuts(tree, data):
-    penalty = np.array(data.draw(st.lists(st.integers(0, 20), min_size=tree.n_nodes, max_size=tree.n_nodes)))
+    penalty = np.array(
+        data.draw(st.lists(st.integers(0, 20), min_size=tree.n_nodes, max_size=tree.n_nodes))
+    )
     # Along a chain the tiles are the same, so is any penalty that depends on tiles.
     penalty = penalty[tree.narrowest].astype(float)
     cut = best_cut(tree, penalty)
@@ -63,7 +65,9 @@ def pruning_problems(draw):
     units += ["population"] if flows.weight is not None and flows.weight.sum() > 0 else []
     units += ["people"] if flows.people is not None else []
     protect = draw(st.lists(st.sampled_from(units), min_size=1, unique=True))
-    guarantee = Guarantee.resolve(flows, k=draw(st.integers(1, 8)), protect=protect, l=draw(st.sampled_from([None, 2])))
+    guarantee = Guarantee.resolve(
+        flows, k=draw(st.integers(1, 8)), protect=protect, l=draw(st.sampled_from([None, 2]))
+    )
     cuts = sorted(slow.all_cuts(flows.origins))
     cut = np.array(sorted(draw(st.sampled_from(cuts))), dtype=np.int32)
     return guarantee.prepare(flows), guarantee, cut
@@ -73,7 +77,10 @@ def pruning_problems(draw):
 @given(pruning_problems(), st.sampled_from([0.0, 0.5, 1.0, 3.0, 7.5, 100.0]))
 def test_the_lagrangian_is_exact(problem, multiplier):
     flows, guarantee, cut = problem
-    want = [slow.evaluate(flows.destinations, slow.penalties(flows, guarantee, int(o)), multiplier) for o in cut]
+    want = [
+        slow.evaluate(flows.destinations, slow.penalties(flows, guarantee, int(o)), multiplier)
+        for o in cut
+    ]
     cost, suppressed = pair_tree(flows, guarantee, cut).evaluate(multiplier)
     assert cost == pytest.approx(sum(c for c, _ in want))
     assert suppressed == pytest.approx(sum(s for _, s in want))
@@ -98,19 +105,24 @@ def test_the_dual_is_solved_to_the_optimum(problem, share):
     assert suppressed <= budget
     size_o = flows.origins.size[cut][flows.origins.zone_of_tile(cut)[flows.origin]]
     error = float((v * (size_o + flows.destinations.size[node]))[kept].sum())
-    # Feasible, so at least the best feasible; on the lower convex hull, so nothing under its supporting line.
+    # Feasible, so at least the best feasible; on the lower convex hull, so nothing under its
+    # supporting line.
     feasible = [a for a, s in points if s <= budget]
     assert error >= min(feasible) - 1e-6
     dual = max(
         min(a + m * s for a, s in points) - m * budget
-        for m in {0.0, multiplier} | {(a - c) / (t - s) for a, s in points for c, t in points if t > s and a > c}
+        for m in {0.0, multiplier}
+        | {(a - c) / (t - s) for a, s in points for c, t in points if t > s and a > c}
     )
     assert min(a + multiplier * s for a, s in points) - multiplier * budget == pytest.approx(dual)
-    assert error + multiplier * suppressed == pytest.approx(min(a + multiplier * s for a, s in points))
+    assert error + multiplier * suppressed == pytest.approx(
+        min(a + multiplier * s for a, s in points)
+    )
 
 
 def test_a_tie_that_rounding_hides_is_still_the_optimum():
-    # Leaving everything whole costs 9 tiles a unit; dividing the root loses 4.2 and publishes the rest in 5 tiles.
+    # Leaving everything whole costs 9 tiles a unit; dividing the root loses 4.2 and publishes the
+    # rest in 5 tiles.
     origins, _ = Hierarchy.from_parents([-1, 0, 0, 0], np.array(["R", "a", "b", "c"]))
     destinations, _ = Hierarchy.from_parents(
         [-1, 0, 0, 2, 2, 0, 0, 0], np.array(["R", "a", "b", "b1", "b2", "c", "d", "e"])
@@ -148,7 +160,10 @@ def test_soft_keeps_nothing_larger_than_lambda_that_can_be_split(problem, lambda
     flows, guarantee = problem
     plan = atg_soft(flows, guarantee, lambda_=lambda_)
     limit = plan.notes["lambda"]
-    size = plan.origin_zones.size[plan.origin_zone] + plan.destination_zones.size[plan.destination_zone]
+    size = (
+        plan.origin_zones.size[plan.origin_zone]
+        + plan.destination_zones.size[plan.destination_zone]
+    )
     node = plan.destination_zones.nodes[plan.destination_zone]
     for f in np.flatnonzero(plan.kept & (size > limit)):
         assert not children(flows.destinations, int(node[f]))

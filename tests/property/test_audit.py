@@ -1,4 +1,7 @@
-"""The audit's subtraction against all integer solutions: sound, and complete for two homogeneous releases."""
+"""The audit's subtraction against all integer solutions.
+
+Sound, and complete for two homogeneous releases.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,20 @@ import pyarrow as pa
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from flowveil.audit.published import published_release
-from flowveil.audit.subtraction import confined_groups
+from flowveil.verify.audit.published import published_release
+from flowveil.verify.audit.subtraction import confined_groups
 from reference.confined import Solutions, Table
 
 K = 3
-#: A map of four tiles in two districts: zones of one release may be made of whole zones of the other.
+#: A map of four tiles in two districts: zones of one release may be made of whole zones of the
+#: other.
 TILES = sorted(h3.cell_to_children(h3.cell_to_parent("89b2c55b5b3ffff", 8), 9))[:4]
-MADE_OF = {"region": TILES, "north": TILES[:2], "south": TILES[2:], **{tile: [tile] for tile in TILES}}
+MADE_OF = {
+    "region": TILES,
+    "north": TILES[:2],
+    "south": TILES[2:],
+    **{tile: [tile] for tile in TILES},
+}
 
 
 def tiles_of(zone):
@@ -36,7 +45,8 @@ def releases(draw):
     """Two tables of the same trips, as published: cells that reach K."""
     n_trips = draw(st.integers(4, 14))
     ends = st.tuples(
-        st.sampled_from(TILES[: draw(st.integers(1, 4))]), st.sampled_from(TILES[: draw(st.integers(1, 3))])
+        st.sampled_from(TILES[: draw(st.integers(1, 4))]),
+        st.sampled_from(TILES[: draw(st.integers(1, 3))]),
     )
     trips = draw(st.lists(ends, min_size=n_trips, max_size=n_trips))
     tables = []
@@ -110,7 +120,8 @@ def test_groups_are_those_that_all_integer_solutions_confine(drawn):
 
 
 def groups_to_find(solutions):
-    """Pairs of listed zones, what two of them share, and what one release does not publish of the other's cells."""
+    """Pairs of listed zones, what two of them share, and what one release does not publish of the
+    other's cells."""
     for side, table in enumerate(solutions.tables):
         other = solutions.tables[1 - side]
         for pair in table.pairs:
@@ -128,7 +139,10 @@ def groups_to_find(solutions):
 
 @st.composite
 def nested(draw):
-    """Cells that share no trip, but whose zones nest: the whole, divided at either end, and again."""
+    """Cells that share no trip, but whose zones nest.
+
+    The whole, divided at either end, and again.
+    """
     parts = {"region": ["north", "south"], "north": TILES[:2], "south": TILES[2:]}
     cells = [("region", "region")]
     for _ in range(draw(st.integers(1, 3))):
@@ -151,10 +165,13 @@ def test_nothing_is_said_of_nested_or_of_three_releases_that_a_solution_contradi
     tables = []
     for _ in range(data.draw(st.integers(2, 3))):
         cells = data.draw(nested())
-        counted = {p: sum(o in tiles_of(p[0]) and d in tiles_of(p[1]) for o, d in trips) for p in cells}
+        counted = {
+            p: sum(o in tiles_of(p[0]) and d in tiles_of(p[1]) for o, d in trips) for p in cells
+        }
         tables.append({pair: n for pair, n in counted.items() if n >= K})
     assume(all(tables))
-    # Pairs of zones of a nested release are not its cells, so nothing is known of what it does not list.
+    # Pairs of zones of a nested release are not its cells, so nothing is known of what it does not
+    # list.
     solutions = Solutions([Table(cells, None) for cells in tables], tiles_of)
     assume(not solutions.too_many)
     found = confined_groups([release_of(cells, homogeneous=False) for cells in tables])

@@ -1,4 +1,7 @@
-"""CurveCut's cuts are the best at every price; boxes are safe and within the limit; the exchange pays."""
+"""CurveCut's cuts are the best at every price; boxes are safe and within the limit.
+
+The exchange pays.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from flowveil import anonymize, read_trips
-from flowveil.errors import InfeasibleError, ParameterError
+from flowveil.core.errors import InfeasibleError, ParameterError
 from flowveil.methods.curvecut import (
     Curve,
     Pieces,
@@ -23,8 +26,8 @@ from flowveil.methods.curvecut import (
     hilbert_keys,
     other_curve,
 )
+from flowveil.publishing.release import Release
 from flowveil.release.boxes import Frame
-from flowveil.release.release import Release
 from reference.curvecut import all_cuts, cost_and_left, sides
 from reference.groups import is_safe
 from samples.installed import needs
@@ -44,7 +47,9 @@ def curve_of(flows, guarantee, window=100) -> tuple[Frame, Curve]:
 
 def cells_of(pieces: Pieces) -> list[tuple[tuple[int, ...], bool]]:
     stop = [*pieces.first[1:].tolist(), len(pieces.order)]
-    runs = (tuple(pieces.order[a:b].tolist()) for a, b in zip(pieces.first.tolist(), stop, strict=True))
+    runs = (
+        tuple(pieces.order[a:b].tolist()) for a, b in zip(pieces.first.tolist(), stop, strict=True)
+    )
     return list(zip(runs, pieces.published.tolist(), strict=True))
 
 
@@ -72,7 +77,8 @@ def test_no_cut_is_better_at_a_price(problem, price):
     least = min(
         cost + price * left
         for cost, left in (
-            cost_and_left(flows, guarantee, frame, cut) for cut in all_cuts(flows, guarantee, curve.order.tolist())
+            cost_and_left(flows, guarantee, frame, cut)
+            for cut in all_cuts(flows, guarantee, curve.order.tolist())
         )
     )
     cost, left = cost_and_left(flows, guarantee, frame, cells_of(found.pieces))
@@ -84,7 +90,8 @@ def test_no_cut_is_better_at_a_price(problem, price):
 @settings(max_examples=40, deadline=None)
 @given(placed_problems(max_rows=9), SHARES)
 def test_no_cut_within_the_limit_is_below_the_bound_of_the_price(problem, share):
-    """The dual bound of the price that was found holds for all cuts, and the pieces stay within the limit."""
+    """The dual bound of the price that was found holds for all cuts, and the pieces stay within the
+    limit."""
     flows, guarantee = problem
     frame, curve = curve_of(flows, guarantee)
     if not is_safe(flows, guarantee, range(len(flows))):
@@ -98,7 +105,8 @@ def test_no_cut_within_the_limit_is_below_the_bound_of_the_price(problem, share)
     best = min(
         c
         for c, s in (
-            cost_and_left(flows, guarantee, frame, x) for x in all_cuts(flows, guarantee, curve.order.tolist())
+            cost_and_left(flows, guarantee, frame, x)
+            for x in all_cuts(flows, guarantee, curve.order.tolist())
         )
         if s <= budget
     )
@@ -108,7 +116,9 @@ def test_no_cut_within_the_limit_is_below_the_bound_of_the_price(problem, share)
 
 @settings(max_examples=60, deadline=None)
 @given(placed_problems(), SHARES, st.sampled_from([0.0, 1.0]), st.sampled_from([1, 4, 256]))
-def test_boxes_are_safe_and_suppression_stays_within_its_limit(problem, max_suppressed, effort, window):
+def test_boxes_are_safe_and_suppression_stays_within_its_limit(
+    problem, max_suppressed, effort, window
+):
     flows, guarantee = problem
     if not is_safe(flows, guarantee, range(len(flows))):
         with pytest.raises(InfeasibleError):
@@ -118,9 +128,17 @@ def test_boxes_are_safe_and_suppression_stays_within_its_limit(problem, max_supp
     Release.from_plan(flows, plan, guarantee, method="curvecut", parameters={})
     volume = flows.volume(guarantee.basis)
     assert volume[~plan.kept].sum() <= max_suppressed * volume.sum()
-    cells = set(zip(plan.origin_zone[plan.kept].tolist(), plan.destination_zone[plan.kept].tolist(), strict=True))
+    cells = set(
+        zip(
+            plan.origin_zone[plan.kept].tolist(),
+            plan.destination_zone[plan.kept].tolist(),
+            strict=True,
+        )
+    )
     for o, d in cells:
-        mine = np.flatnonzero(plan.kept & (plan.origin_zone == o) & (plan.destination_zone == d)).tolist()
+        mine = np.flatnonzero(
+            plan.kept & (plan.origin_zone == o) & (plan.destination_zone == d)
+        ).tolist()
         assert is_safe(flows, guarantee, mine)
 
 
@@ -152,7 +170,10 @@ def test_what_saves_most_for_what_it_leaves_out_is_taken_first():
 
 def test_curves_of_rounds_differ():
     point = np.random.default_rng(0).integers(0, 30, (4, 200))
-    orders = {tuple(np.argsort(other_curve(point, number), kind="stable").tolist()) for number in range(32)}
+    orders = {
+        tuple(np.argsort(other_curve(point, number), kind="stable").tolist())
+        for number in range(32)
+    }
     assert len(orders) == 32
 
 
@@ -167,7 +188,11 @@ def test_sides_are_those_of_the_published_boxes(problem):
 
 @pytest.mark.parametrize(
     ("options", "wrong"),
-    [({"window": 0}, "at least 1"), ({"window": True}, "at least 1"), ({"effort": -1.0}, "0 or more")],
+    [
+        ({"window": 0}, "at least 1"),
+        ({"window": True}, "at least 1"),
+        ({"effort": -1.0}, "0 or more"),
+    ],
 )
 def test_options_out_of_range_are_refused(options, wrong):
     table = {"o_lat": [48.0], "o_lon": [2.0], "d_lat": [48.1], "d_lon": [2.1]}
@@ -177,14 +202,19 @@ def test_options_out_of_range_are_refused(options, wrong):
 
 @pytest.mark.real
 @pytest.mark.parametrize(
-    ("file", "resolution"), [("santiago_taxi/trips.parquet", 9), ("cabspotting_sf/trips.parquet", 10)]
+    ("file", "resolution"),
+    [("santiago_taxi/trips.parquet", 9), ("cabspotting_sf/trips.parquet", 10)],
 )
 def test_finer_than_glove_on_a_sample(shared_data, file, resolution):
     table = pq.read_table(shared_data / file)
     some = table.take(np.sort(np.random.default_rng(1).permutation(len(table))[:6000]))
     flows = read_trips(some, resolution=resolution)
     error = {
-        method: anonymize(flows, method, k=10, protect="trips").metrics()["trips"]["mean_generalization_error"]
+        method: (
+            anonymize(flows, method, k=10, protect="trips").metrics()["trips"][
+                "mean_generalization_error"
+            ]
+        )
         for method in ("curvecut", "glove")
     }
     assert error["curvecut"] <= error["glove"]

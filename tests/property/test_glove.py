@@ -1,4 +1,7 @@
-"""The compiled loop merges the boxes of the plain one; the limit on suppression holds; no safe box is merged."""
+"""The compiled loop merges the boxes of the plain one; the limit on suppression holds.
+
+No safe box is merged.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from flowveil import anonymize, read_trips
-from flowveil.errors import InfeasibleError, ParameterError
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
+from flowveil.core.errors import InfeasibleError, ParameterError
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
 from flowveil.methods.glove import _dendrogram, _neighbor_graph, _points, glove, glove_sk
+from flowveil.publishing.release import Release
 from flowveil.release.boxes import Frame
 from flowveil.release.plan import Plan
-from flowveil.release.release import Release
 from reference.glove import glove as slow_glove
 from reference.groups import is_safe
 from samples.installed import needs
@@ -77,7 +80,9 @@ def test_the_graph_is_symmetric_and_of_nearest_neighbours(problem, neighbors):
 
 @settings(max_examples=30, deadline=None)
 @given(placed_problems(), SHARES, st.sampled_from([glove, glove_sk]), st.sampled_from([2, 100]))
-def test_boxes_are_safe_and_suppression_stays_within_its_limit(problem, max_suppressed, method, neighbors):
+def test_boxes_are_safe_and_suppression_stays_within_its_limit(
+    problem, max_suppressed, method, neighbors
+):
     flows, guarantee = problem
     plan = method(flows, guarantee, max_suppressed=max_suppressed, neighbors=neighbors)
     if not is_safe(flows, guarantee, range(len(flows))):

@@ -1,4 +1,5 @@
-"""The tree of halves against the obvious one, on random cells anywhere on earth and around pentagons."""
+"""The tree of halves against the obvious one, on random cells anywhere on earth and around
+pentagons."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ around = st.sampled_from(PENTAGONS).flatmap(
     lambda cell: st.sampled_from(sorted(h3_int.cell_to_children(cell, RESOLUTION)))
 )
 anywhere = st.builds(
-    lambda lat, lon: h3_int.latlng_to_cell(lat, lon, RESOLUTION), st.floats(-90, 90), st.floats(-180, 180)
+    lambda lat, lon: h3_int.latlng_to_cell(lat, lon, RESOLUTION),
+    st.floats(-90, 90),
+    st.floats(-180, 180),
 )
 
 
@@ -34,12 +37,19 @@ def halves_of(cells):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.one_of(st.sets(around, min_size=1, max_size=12), st.sets(anywhere | around, min_size=1, max_size=6)))
+@given(
+    st.one_of(
+        st.sets(around, min_size=1, max_size=12), st.sets(anywhere | around, min_size=1, max_size=6)
+    )
+)
 def test_every_tile_lies_in_the_parts_that_the_rule_names(cells):
     """In the tree of the methods, and in the one that verify derives without them."""
     paths = {f"{tile:x}": climb(f"{tile:x}") for tile in cells}
     common = [c for c in paths[min(paths)] if all(c in p for p in paths.values())]
-    for tree in (halves_of(cells), derived_h3(np.array(sorted(cells), dtype=np.uint64), to_the_top=False)):
+    for tree in (
+        halves_of(cells),
+        derived_h3(np.array(sorted(cells), dtype=np.uint64), to_the_top=False),
+    ):
         code = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist()
         assert {code[leaf] for leaf in tree.leaf_node.tolist()} == set(paths)
         for leaf in tree.leaf_node.tolist():
@@ -50,13 +60,18 @@ def test_every_tile_lies_in_the_parts_that_the_rule_names(cells):
             expected = paths[code[leaf]]
             expected = expected[: expected.index(common[0]) + 1] if common else [*expected, "all"]
             assert found == expected
-        assert tree.level.tolist() == [-1 if c == "all" else h3.get_resolution(c.partition(".")[0]) for c in code]
+        assert tree.level.tolist() == [
+            -1 if c == "all" else h3.get_resolution(c.partition(".")[0]) for c in code
+        ]
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.sets(around | anywhere, min_size=2, max_size=12), st.randoms())
 def test_tiles_stay_in_the_order_of_the_methods_tree(cells, random):
-    """So flows that were published on it are recounted as they stand; tiles in any other order are moved into one."""
+    """So flows that were published on it are recounted as they stand.
+
+    Tiles in any other order are moved into one.
+    """
     tree = halves_of(cells)
     published = tree.code[tree.leaf_node]
     derived = derived_h3(published, to_the_top=False)
@@ -66,7 +81,8 @@ def test_tiles_stay_in_the_order_of_the_methods_tree(cells, random):
     other = derived_h3(shuffled, to_the_top=False)
     assert sorted(other.code.tolist()) == sorted(derived.code.tolist())
     above = [
-        dict(zip(t.code.tolist(), t.code[np.maximum(t.parent, 0)].tolist(), strict=True)) for t in (derived, other)
+        dict(zip(t.code.tolist(), t.code[np.maximum(t.parent, 0)].tolist(), strict=True))
+        for t in (derived, other)
     ]
     assert above[0] == above[1]
     assert derived.geography is not None
@@ -88,8 +104,15 @@ def test_zones_are_the_cells_that_their_codes_name(cells):
 
 
 def test_every_part_is_contiguous_and_the_union_of_its_children():
-    """Of hexagons of both orientations and of a pentagon: cells that touch, and an outline in one piece."""
-    for parent in (h3_int.latlng_to_cell(48.8, 2.3, 5), h3_int.latlng_to_cell(48.8, 2.3, 6), PENTAGONS[3]):
+    """Of hexagons of both orientations and of a pentagon.
+
+    Cells that touch, and an outline in one piece.
+    """
+    for parent in (
+        h3_int.latlng_to_cell(48.8, 2.3, 5),
+        h3_int.latlng_to_cell(48.8, 2.3, 6),
+        PENTAGONS[3],
+    ):
         tree = halves_of(h3_int.cell_to_children(parent))
         parts = np.array([v for v in range(1, tree.n_nodes) if not tree.is_leaf[v]], dtype=np.int32)
         assert len(parts) == (4 if h3_int.is_pentagon(parent) else 5)
@@ -100,14 +123,19 @@ def test_every_part_is_contiguous_and_the_union_of_its_children():
                 reached, left = reached | near, left - near
             assert not left
             assert outline.geom_type == "Polygon"
-            flat = sum(shapely.Polygon([(x, y) for y, x in h3.cell_to_boundary(c)]).area for c in made_of)
+            flat = sum(
+                shapely.Polygon([(x, y) for y, x in h3.cell_to_boundary(c)]).area for c in made_of
+            )
             assert np.isclose(outline.area, flat, rtol=1e-9)
             assert np.isclose(area, sum(h3.cell_area(c, "km^2") for c in made_of))
 
 
 def by_code(tree):
     code = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist()
-    return {c: (None if p < 0 else code[p], v) for c, p, v in zip(code, tree.parent, tree.level.tolist(), strict=True)}
+    return {
+        c: (None if p < 0 else code[p], v)
+        for c, p, v in zip(code, tree.parent, tree.level.tolist(), strict=True)
+    }
 
 
 #: Few different places, on both sides of 180 degrees, so that many are equal or equally far.
@@ -117,9 +145,12 @@ places = st.tuples(st.integers(-3, 3), st.integers(-3, 3)).map(
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 3), places), min_size=1, max_size=20), st.integers(0, 1000))
+@given(
+    st.lists(st.tuples(st.integers(0, 3), places), min_size=1, max_size=20), st.integers(0, 1000)
+)
 def test_the_verifier_divides_a_map_as_the_methods_do(tiles, seed):
-    """Whichever tiles were seen, and whether the flows come with the map's own tree or on halves already."""
+    """Whichever tiles were seen, and whether the flows come with the map's own tree or on halves
+    already."""
     table = pa.table(
         {
             "tile": [f"t{i:02}" for i in range(len(tiles))],
@@ -130,7 +161,9 @@ def test_the_verifier_divides_a_map_as_the_methods_do(tiles, seed):
     )
     zones = read_zones(table, levels="zone,tile", lat="lat", lon="lon")
     seen = np.random.default_rng(seed).choice(table["tile"].to_numpy(), (2, 5))
-    flows = read_trips(pa.table({"o": seen[0], "d": seen[1]}), zones=zones, origin_tile="o", destination_tile="d")
+    flows = read_trips(
+        pa.table({"o": seen[0], "d": seen[1]}), zones=zones, origin_tile="o", destination_tile="d"
+    )
     made, _ = refined(flows, "halves")
     for derived in (on_halves(flows), on_halves(made)):
         for end in ("origins", "destinations", "whole_map"):

@@ -1,4 +1,5 @@
-"""Laplace against the naive counts: what one person can change, and from which count on pairs may show."""
+"""Laplace against the naive counts: what one person can change, and from which count on pairs may
+show."""
 
 from __future__ import annotations
 
@@ -78,4 +79,6 @@ def test_nor_through_the_engine_where_tiles_come_and_go_with_a_person():
 )
 def test_the_threshold_is_the_smallest_that_hides_every_split(bound, epsilon, delta):
     scale = bound / epsilon
-    assert DiscreteLaplace(Fraction(scale)).threshold(bound, delta) == naive.threshold(bound, scale, delta)
+    assert DiscreteLaplace(Fraction(scale)).threshold(bound, delta) == naive.threshold(
+        bound, scale, delta
+    )

@@ -1,4 +1,4 @@
-"""LayerCut against its slow reference, and the promises that a reader relies on."""
+"""LayerCut against its slow reference, and the guarantees that a reader relies on."""
 
 from __future__ import annotations
 
@@ -8,59 +8,64 @@ from hypothesis import strategies as st
 from test_paircut_folds import folded_problems, weight_options, weights_of_folds
 from test_twincut import BUDGETS, small_problems
 
-from flowveil.errors import InfeasibleError
+from flowveil.core.errors import InfeasibleError
+from flowveil.core.secret_thresholds import SecretThresholds
 from flowveil.methods.layercut import layercut
-from flowveil.methods.paircut import paircut
-from flowveil.release.release import Release
+from flowveil.publishing.release import Release
 from reference import layercut as slow
 
 SEARCH = settings(max_examples=60, deadline=None)
 ANY = st.one_of(small_problems(7), folded_problems())
 
 
-def planned(flows, guarantee, **asked):
+def planned(flows, guarantee, *, secret=False, **asked):
     """The flows and the guarantee as methods get them, and the plan, or None."""
+    drawn = SecretThresholds.from_flows(flows) if secret else None
     flows, guarantee = guarantee.to_fixed_point(flows)
     try:
-        return flows, guarantee, layercut(flows, guarantee, **asked)
+        return flows, guarantee, layercut(flows, guarantee, **asked, secret=drawn)
     except InfeasibleError:
         return flows, guarantee, None
 
 
-def cells_of(flows, plan) -> list[slow.Cell]:
-    """The published cells with the tiles of their zones."""
+def cells_of(plan) -> list[slow.Cell] | None:
+    """The published cells, in order."""
+    if plan is None:
+        return None
     rows: dict[tuple[int, int], list[int]] = {}
     for f in np.flatnonzero(plan.kept).tolist():
         rows.setdefault((int(plan.origin_zone[f]), int(plan.destination_zone[f])), []).append(f)
     found = []
     for (origin, destination), own in rows.items():
-        zones = [(plan.origin_zones.hierarchy, plan.origin_zones.nodes[origin])]
-        zones.append((plan.destination_zones.hierarchy, plan.destination_zones.nodes[destination]))
+        nodes = [plan.origin_zones.nodes[origin], plan.destination_zones.nodes[destination]]
         if plan.folded is not None:
-            nodes = (node[origin] for node in plan.folded.fold_nodes)
-            zones += [(fold.tree, node) for fold, node in zip(flows.folds, nodes, strict=True)]
-        tiles = tuple(frozenset(range(tree.leaf_start[node], tree.leaf_stop[node])) for tree, node in zones)
-        found.append(slow.Cell(int(plan.layer[origin]), tiles, frozenset(own)))
-    return found
+            nodes += [node[origin] for node in plan.folded.fold_nodes]
+        found.append(slow.Cell(int(plan.layer[origin]), tuple(map(int, nodes)), frozenset(own)))
+    return ordered(found)
+
+
+def ordered(cells):
+    return None if cells is None else sorted(cells, key=lambda cell: (cell.layer, cell.nodes))
 
 
 @SEARCH
-@given(ANY)
-def test_the_ladder_is_that_of_the_reference(problem):
-    flows, guarantee, plan = planned(*problem, max_suppressed=0.999999, **weight_options(problem[0], 1.0))
-    want = slow.layers(flows, guarantee, weights_of_folds(flows, 1.0))
-    shown = sum(slow.volume(flows, f, guarantee) for cell in want for f in cell.rows)
-    if shown > 1e-6 * float(flows.volume(guarantee.basis).sum()):
-        assert plan is not None
-        assert sorted(map(repr, map(ordered, cells_of(flows, plan)))) == sorted(map(repr, map(ordered, want)))
-
-
-def ordered(cell: slow.Cell):
-    return cell.layer, [sorted(tiles) for tiles in cell.tiles], sorted(cell.rows)
+@given(ANY, BUDGETS, st.booleans())
+def test_the_cells_are_those_of_the_reference(problem, share, secret):
+    flows, guarantee, plan = planned(
+        *problem, max_suppressed=share, secret=secret, **weight_options(problem[0], 1.0)
+    )
+    amount = {}
+    if secret:
+        amount["amount"] = slow.amounts_of(flows, SecretThresholds.from_flows(problem[0]))
+    want = slow.layercut(flows, guarantee, share, weights_of_folds(flows, 1.0), **amount)
+    assert cells_of(plan) == ordered(want)
 
 
 def rule_of(seed: int):
-    """A rule that is not monotone, on the flows of a cell: once for the reference, once as methods take it."""
+    """A rule that is not monotone, on the flows of a cell.
+
+    Once for the reference, once as methods take it.
+    """
 
     def breaks(rows) -> bool:
         return (sum(rows) * 7 + len(rows) + seed) % 3 == 0
@@ -78,29 +83,28 @@ def rule_of(seed: int):
 def test_cells_that_break_a_rule_are_in_no_layer_and_their_flows_go_on(problem, seed, share):
     breaks, cell_rule = rule_of(seed)
     given_rule = {**weight_options(problem[0], 1.0), "cell_rule": cell_rule}
-    flows, guarantee, plan = planned(*problem, max_suppressed=0.999999, **given_rule)
-    want = slow.layers(flows, guarantee, weights_of_folds(flows, 1.0), breaks)
-    shown = sum(slow.volume(flows, f, guarantee) for cell in want for f in cell.rows)
-    if shown > 1e-6 * float(flows.volume(guarantee.basis).sum()):
-        assert plan is not None
-        assert sorted(map(repr, map(ordered, cells_of(flows, plan)))) == sorted(map(repr, map(ordered, want)))
-    # Within a limit, and as a reader finds them.
     flows, guarantee, plan = planned(*problem, max_suppressed=share, **given_rule)
-    if plan is not None:
-        cells = cells_of(flows, plan)
+    cells = cells_of(plan)
+    assert cells == ordered(
+        slow.layercut(flows, guarantee, share, weights_of_folds(flows, 1.0), breaks)
+    )
+    if cells is not None:
         assert not any(breaks(cell.rows) for cell in cells)
+        # As a reader finds them.
         found = [slow.cell_of_flow(cells, flows, f) for f in range(len(flows))]
-        assert [cell is not None and f in cell.rows for f, cell in enumerate(found)] == plan.kept.tolist()
+        assert [
+            cell is not None and f in cell.rows for f, cell in enumerate(found)
+        ] == plan.kept.tolist()
         assert [cell is None for cell in found] == (~plan.kept).tolist()
 
 
 @SEARCH
-@given(ANY, BUDGETS)
-def test_a_reader_finds_the_cell_of_every_flow_by_the_lowest_layer(problem, share):
-    flows, _, plan = planned(*problem, max_suppressed=share)
+@given(ANY, BUDGETS, st.booleans())
+def test_a_reader_finds_the_cell_of_every_flow_by_the_lowest_layer(problem, share, secret):
+    flows, _, plan = planned(*problem, max_suppressed=share, secret=secret)
     if plan is None:
         return
-    cells = cells_of(flows, plan)
+    cells = cells_of(plan)
     for f in range(len(flows)):
         cell = slow.cell_of_flow(cells, flows, f)
         assert (cell is not None) == bool(plan.kept[f])
@@ -110,23 +114,14 @@ def test_a_reader_finds_the_cell_of_every_flow_by_the_lowest_layer(problem, shar
 
 
 @SEARCH
-@given(ANY, BUDGETS)
-def test_the_limit_is_kept_wherever_paircut_keeps_it_and_every_cell_is_safe(problem, share):
-    flows, guarantee, plan = planned(*problem, max_suppressed=share)
+@given(ANY, BUDGETS, st.booleans())
+def test_something_is_published_wherever_possible_and_every_cell_is_safe(problem, share, secret):
+    flows, guarantee, plan = planned(*problem, max_suppressed=share, secret=secret)
     volume = flows.volume(guarantee.basis)
+    everything = slow.with_rest(flows, guarantee, 0.0, [], None)
+    assert (plan is None) == (everything is None)
     if plan is None:
-        try:
-            other = paircut(flows, guarantee, max_suppressed=share, spend=False)
-        except InfeasibleError:
-            return
-        assert volume[~other.kept].sum() > share * volume.sum()
         return
     assert volume[~plan.kept].sum() <= share * volume.sum()
     # Every cell is recounted, and refused below the guarantee.
     Release.from_plan(problem[0], plan, problem[1], method="layercut", parameters={})
-    again = layercut(flows, guarantee, max_suppressed=share)
-    assert all(np.array_equal(*pair) for pair in zip(vars_of(plan), vars_of(again), strict=True))
-
-
-def vars_of(plan):
-    return plan.origin_zone, plan.destination_zone, plan.kept, plan.origin_zones.nodes, plan.layer

@@ -8,18 +8,21 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import flowveil
-from flowveil.errors import DataError, InfeasibleError
-from flowveil.flows import Flows
-from flowveil.release.release import Release
+from flowveil.core.errors import DataError, InfeasibleError
+from flowveil.core.flows import Flows
+from flowveil.publishing.release import Release
 from samples.placed import stars
 
 #: Methods that publish counts; noisy ones promise something else.
-COUNTED = [name for name, method in flowveil.METHODS.items() if method.promises == "k"]
+COUNTED = [name for name, method in flowveil.METHODS.items() if method.counts == "exact"]
 
 
 @st.composite
 def commuters(draw) -> Flows:
-    """Every pair of tiles belongs to one person, who makes all of its many trips; some persons have several pairs."""
+    """Every pair of tiles belongs to one person, who makes all of its many trips.
+
+    Some persons have several pairs.
+    """
     origins, destinations = draw(stars(6)), draw(stars(6))
     n = draw(st.integers(4, 25))
     persons = draw(st.integers(3, 8))
@@ -48,7 +51,9 @@ def persons_of_cells(release: Release) -> list[set[int]]:
 @pytest.mark.parametrize("method", COUNTED)
 # As many as the contract draws: every example is a release and its report.
 @settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
-@given(flows=commuters(), k=st.integers(2, 4), also=st.sampled_from([(), ("trips",), ("population",)]))
+@given(
+    flows=commuters(), k=st.integers(2, 4), also=st.sampled_from([(), ("trips",), ("population",)])
+)
 def test_no_published_cell_has_fewer_than_k_people(method, flows, k, also):
     try:
         release = flowveil.anonymize(

@@ -1,4 +1,5 @@
-"""All partitions of a depth cut at once give the partitions of the recursion, and none can be cut further."""
+"""All partitions of a depth cut at once give the partitions of the recursion, and none can be cut
+further."""
 
 from __future__ import annotations
 
@@ -7,13 +8,13 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from flowveil.errors import InfeasibleError, ParameterError
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
+from flowveil.core.errors import InfeasibleError, ParameterError
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
 from flowveil.methods.mondrian import _Cutter, mondrian
+from flowveil.publishing.release import Release
 from flowveil.release.boxes import Frame
 from flowveil.release.plan import Plan
-from flowveil.release.release import Release
 from reference.groups import box, is_safe
 from reference.mondrian import mondrian as slow_mondrian
 from reference.mondrian import proposed_cuts
@@ -46,7 +47,9 @@ def test_every_partition_is_safe_and_no_cut_is_left(problem, partitioning):
     whole = is_safe(flows, guarantee, range(len(flows)))
     for group in partitions(flows, guarantee, partitioning):
         assert is_safe(flows, guarantee, group) == whole
-        for left, right in proposed_cuts(flows, guarantee, frame, sorted(group), strict=partitioning == "strict"):
+        for left, right in proposed_cuts(
+            flows, guarantee, frame, sorted(group), strict=partitioning == "strict"
+        ):
             assert not (is_safe(flows, guarantee, left) and is_safe(flows, guarantee, right))
 
 
@@ -78,7 +81,8 @@ def test_the_plan_publishes_the_boxes_of_the_partitions(problem, partitioning):
     assert plan.kept.all()
     release = Release.from_plan(flows, plan, guarantee, method="mondrian", parameters={})
     want = {
-        tuple(box(frame, group)) for group in slow_mondrian(flows, guarantee, frame, strict=partitioning == "strict")
+        tuple(box(frame, group))
+        for group in slow_mondrian(flows, guarantee, frame, strict=partitioning == "strict")
     }
     assert {bounds(plan, f) for f in range(len(flows))} == want
     assert len(release.cells) == len(want)
@@ -100,7 +104,9 @@ def test_strict_boxes_share_no_flow(problem):
     boxes = {bounds(plan, f) for f in range(len(flows))}
     for f in range(len(flows)):
         point = frame.point[:, f]
-        assert sum(all(a <= p <= b for p, (a, b) in zip(point, bx, strict=True)) for bx in boxes) == 1
+        assert (
+            sum(all(a <= p <= b for p, (a, b) in zip(point, bx, strict=True)) for bx in boxes) == 1
+        )
 
 
 def test_relaxed_divides_flows_at_the_median():

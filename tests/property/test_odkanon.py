@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
 from flowveil.methods.odkanon import hopeless, odkanon
 from reference.odkanon import odkanon as slow_odkanon
 from reference.odkanon import prefilter
@@ -30,7 +30,9 @@ def problems(draw) -> tuple[Flows, Guarantee]:
     return guarantee.prepare(flows), guarantee
 
 
-def planned_nodes(flows: Flows, guarantee: Guarantee, **options) -> tuple[dict[int, tuple[int, int]], int]:
+def planned_nodes(
+    flows: Flows, guarantee: Guarantee, **options
+) -> tuple[dict[int, tuple[int, int]], int]:
     plan = odkanon(flows, guarantee, **options)
     origin = plan.origin_zones.nodes[plan.origin_zone]
     destination = plan.destination_zones.nodes[plan.destination_zone]

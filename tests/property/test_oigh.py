@@ -1,4 +1,5 @@
-"""The searched OIGH gives the levels and zones of the exhaustive one, and its schedule those of the walk upwards."""
+"""The searched OIGH gives the levels and zones of the exhaustive one, and its schedule those of the
+walk upwards."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from flowveil.anonymization import anonymize
-from flowveil.errors import ParameterError
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Hierarchy
+from flowveil.core.errors import ParameterError
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
+from flowveil.core.hierarchy import Hierarchy
 from flowveil.methods.oigh import AxisLevels, Lattice, oigh
+from flowveil.publishing.anonymization import anonymize
 from reference.oigh import cuts as slow_cuts
 from reference.oigh import oigh as slow_oigh
 from samples.strategies import generators, hierarchies
@@ -35,7 +36,10 @@ def uniform_trees(draw, max_tiles: int = 10) -> Hierarchy:
 
 @st.composite
 def dendrograms(draw, max_tiles: int = 9) -> Hierarchy:
-    """Binary trees as hierarchical clustering makes them: one merge of two clusters after another."""
+    """Binary trees as hierarchical clustering makes them.
+
+    One merge of two clusters after another.
+    """
     n, rng = draw(st.integers(1, max_tiles)), draw(generators)
     parent, clusters = [-1] * n, list(range(n))
     while len(clusters) > 1:
@@ -52,11 +56,14 @@ trees = st.one_of(hierarchies(), uniform_trees(), dendrograms())
 
 @st.composite
 def problems(draw) -> tuple[Flows, Guarantee]:
-    """Few trips on few tiles, so that thresholds are met half-way up, with every unit and every combination."""
+    """Few trips on few tiles, so that thresholds are met half-way up, with every unit and every
+    combination."""
     origins, destinations = draw(trees), draw(trees)
     n, rng = draw(st.integers(1, 25)), draw(generators)
     trips = rng.integers(1, 7, n)
-    units = draw(st.lists(st.sampled_from(["trips", "people", "population"]), min_size=1, unique=True))
+    units = draw(
+        st.lists(st.sampled_from(["trips", "people", "population"]), min_size=1, unique=True)
+    )
     flows = Flows.from_pairs(
         rng.integers(0, origins.n_tiles, n),
         rng.integers(0, destinations.n_tiles, n),
@@ -103,7 +110,10 @@ def test_same_cuts_as_going_up_level_by_level(tree):
 
 
 def test_the_worked_example_of_a_ragged_tree():
-    """The page's example: pairs first, then the node of three, then the root; the lone tile waits all along."""
+    """The page's example: pairs first, then the node of three, then the root.
+
+    The lone tile waits all along.
+    """
     #          root
     #      abc       d  (a tile)
     #    ab   c
@@ -116,7 +126,10 @@ def test_the_worked_example_of_a_ragged_tree():
 
 
 def test_a_lattice_of_many_levels_needs_few_counts(monkeypatch):
-    """On a caterpillar every level merges one tile: the lattice has a million points, few of them are counted."""
+    """On a caterpillar every level merges one tile.
+
+    The lattice has a million points, few of them are counted.
+    """
     n = 1000
     chain = np.arange(-1, n - 2)
     parent = np.concatenate((chain, np.arange(n - 1), [n - 2]))
@@ -125,7 +138,9 @@ def test_a_lattice_of_many_levels_needs_few_counts(monkeypatch):
     assert levels.top == n - 1
     rng = np.random.default_rng(5)
     rows = 3000
-    flows = Flows.from_pairs(rng.integers(0, n, rows), rng.integers(0, n, rows), origins=tree, destinations=tree)
+    flows = Flows.from_pairs(
+        rng.integers(0, n, rows), rng.integers(0, n, rows), origins=tree, destinations=tree
+    )
     calls = []
     average = Lattice.average
     monkeypatch.setattr(Lattice, "average", lambda self, *a: calls.append(a) or average(self, *a))

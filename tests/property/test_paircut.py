@@ -9,14 +9,19 @@ from hypothesis import strategies as st
 from test_twincut import BUDGETS, mean_error, small_problems, total_of
 
 from flowveil.analysis.measures import division_floor, generalization_floor
-from flowveil.errors import InfeasibleError
+from flowveil.core.errors import InfeasibleError
 from flowveil.methods import METHODS
 from flowveil.methods.pair_divisions import PairTable
 from flowveil.methods.paircut import frontier, paircut
 from reference import paircut as slow
 
 SEARCH = settings(max_examples=40, deadline=None)
-CLASS = [("odkanon", {"budget": "volume"}), ("atg-dual", {}), ("oigh", {}), ("twincut", {"effort": 0.0})]
+CLASS = [
+    ("odkanon", {"budget": "volume"}),
+    ("atg-dual", {}),
+    ("oigh", {}),
+    ("twincut", {"effort": 0.0}),
+]
 
 
 def planned(method, flows, guarantee, **asked):
@@ -35,7 +40,10 @@ def lost_share(volume, plan) -> float:
 def test_at_a_price_no_division_costs_less(problem, price):
     flows, guarantee = problem
     table, total = PairTable.from_flows(flows, guarantee, "error"), total_of(*problem)
-    least = min(cost + price * (total - published) for cost, published in slow.all_divisions(flows, guarantee))
+    least = min(
+        cost + price * (total - published)
+        for cost, published in slow.all_divisions(flows, guarantee)
+    )
     found = price * total if table is None else table.evaluate(price)[0]
     assert found == pytest.approx(least, rel=1e-9, abs=1e-9)
 
@@ -46,7 +54,11 @@ def test_at_a_limit_nothing_is_better_than_proven(problem, share):
     flows, guarantee = problem
     plan, total = planned("paircut", flows, guarantee, max_suppressed=share), total_of(*problem)
     points = slow.all_divisions(flows, guarantee)
-    means = [cost / shown for cost, shown in points if shown > 0 and total - shown <= share * total * (1 + 1e-9)]
+    means = [
+        cost / shown
+        for cost, shown in points
+        if shown > 0 and total - shown <= share * total * (1 + 1e-9)
+    ]
     if plan is None:
         assert not means or total == 0
         return
@@ -68,13 +80,21 @@ def test_never_worse_than_the_other_methods_of_the_class(problem, share):
     proven = division_floor(flows, guarantee, max_suppressed=share)
     for method, options in CLASS:
         other = planned(method, flows, guarantee, max_suppressed=share, **options)
-        if other is None or volume[other.kept].sum() == 0 or volume[~other.kept].sum() > share * volume.sum():
+        if (
+            other is None
+            or volume[other.kept].sum() == 0
+            or volume[~other.kept].sum() > share * volume.sum()
+        ):
             continue
         assert plan is not None, method
-        assert mean_error(flows, guarantee, plan) <= mean_error(flows, guarantee, other) * (1 + 1e-9), method
+        assert mean_error(flows, guarantee, plan) <= mean_error(flows, guarantee, other) * (
+            1 + 1e-9
+        ), method
         assert proven is None or mean_error(flows, guarantee, other) >= proven * (1 - 1e-9), method
     if plan is not None and volume[plan.kept].sum() > 0:
-        floor = generalization_floor(flows, guarantee, max_suppressed=max(share, lost_share(volume, plan)))
+        floor = generalization_floor(
+            flows, guarantee, max_suppressed=max(share, lost_share(volume, plan))
+        )
         assert floor is None or mean_error(flows, guarantee, plan) >= floor * (1 - 1e-9)
 
 
@@ -86,14 +106,22 @@ def test_cells_do_not_intersect(problem, share):
     assume(plan is not None)
     tree_o, tree_d = flows.origins, flows.destinations
     cells = {
-        (int(o), int(d)) for o, d in zip(plan.origin_zone[plan.kept], plan.destination_zone[plan.kept], strict=True)
+        (int(o), int(d))
+        for o, d in zip(plan.origin_zone[plan.kept], plan.destination_zone[plan.kept], strict=True)
     }
     boxes = []
     for o, d in cells:
         a, b = plan.origin_zones.nodes[o], plan.destination_zones.nodes[d]
-        boxes.append((tree_o.leaf_start[a], tree_o.leaf_stop[a], tree_d.leaf_start[b], tree_d.leaf_stop[b]))
+        boxes.append(
+            (tree_o.leaf_start[a], tree_o.leaf_stop[a], tree_d.leaf_start[b], tree_d.leaf_stop[b])
+        )
     for i, (a, b, c, d) in enumerate(boxes):
-        inside = (flows.origin >= a) & (flows.origin < b) & (flows.destination >= c) & (flows.destination < d)
+        inside = (
+            (flows.origin >= a)
+            & (flows.origin < b)
+            & (flows.destination >= c)
+            & (flows.destination < d)
+        )
         assert plan.kept[inside].all(), "a flow inside a published cell is suppressed"
         for e, f, g, h in boxes[:i]:
             assert min(b, f) <= max(a, e) or min(d, h) <= max(c, g)
@@ -114,7 +142,7 @@ def test_the_frontier_is_made_of_best_divisions(problem):
 
 
 def test_an_unknown_objective_is_refused():
-    from flowveil.errors import ParameterError
+    from flowveil.core.errors import ParameterError
 
     with pytest.raises(ParameterError, match="objective must be one of"):
         paircut(None, None, objective="beauty")

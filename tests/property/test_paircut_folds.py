@@ -1,4 +1,7 @@
-"""PairCut with folds as further trees, against exhaustive search over all divisions; the hard promises of its cells."""
+"""PairCut with folds as further trees, against exhaustive search over all divisions.
+
+The hard promises of its cells.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from hypothesis import strategies as st
 from test_paircut import planned
 from test_twincut import BUDGETS, total_of
 
-from flowveil.errors import ParameterError
-from flowveil.flows import Flows, People
-from flowveil.folds import Fold
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Hierarchy
+from flowveil.core.dimensions import Dimension
+from flowveil.core.errors import ParameterError
+from flowveil.core.flows import Flows, People
+from flowveil.core.guarantee import Guarantee
+from flowveil.core.hierarchy import Hierarchy
 from flowveil.methods.pair_divisions import PairTable
 from flowveil.methods.paircut import paircut, unfolded
 from reference import paircut as slow
@@ -34,19 +37,25 @@ def weight_options(flows: Flows, weight: float) -> dict[str, float]:
     return dict(zip(names, weights_of_folds(flows, weight), strict=True))
 
 
-def fold_of(name: str, tree: Hierarchy, width: np.ndarray, every: str | None = None) -> Fold:
+def fold_of(name: str, tree: Hierarchy, width: np.ndarray, every: str | None = None) -> Dimension:
     """A fold whose texts are the codes of its tree."""
-    return Fold(name, tree, tree.code[tree.leaf_node], {name: tree.code}, width, every)
+    return Dimension(name, tree, tree.code[tree.leaf_node], {name: tree.code}, width, every)
 
 
 @st.composite
 def folded_problems(draw, max_nodes: int = 4, max_rows: int = 10) -> tuple[Flows, Guarantee]:
-    """Flows over tiny trees of places and of one or two folds, of which one may be time; a guarantee of any units."""
+    """Flows over tiny trees of places and of one or two folds, of which one may be time.
+
+    A guarantee of any units.
+    """
     names = draw(st.sampled_from([("time",), ("purpose",), ("purpose", "time")]))
     max_nodes -= len(names) - 1
     trees = [draw(hierarchies(max_nodes)) for _ in range(2 + len(names))]
     n, rng = draw(st.integers(1, max_rows)), draw(generators)
-    ends = np.unique(np.stack([rng.integers(0, tree.n_tiles, n) for tree in trees], axis=1).astype(np.int32), axis=0)
+    ends = np.unique(
+        np.stack([rng.integers(0, tree.n_tiles, n) for tree in trees], axis=1).astype(np.int32),
+        axis=0,
+    )
     n = len(ends)
     widths = [np.sort(rng.uniform(0, 9, tree.n_nodes))[::-1].copy() for tree in trees[2:]]
     every = ["hour" if name == "time" else None for name in names]
@@ -58,7 +67,7 @@ def folded_problems(draw, max_nodes: int = 4, max_rows: int = 10) -> tuple[Flows
         None if person is None else People(np.arange(n, dtype=np.int32), person),
         origins=trees[0],
         destinations=trees[1],
-        folds=tuple(map(fold_of, names, trees[2:], widths, every)),
+        dimensions=tuple(map(fold_of, names, trees[2:], widths, every)),
         leaves=tuple(ends[:, end].copy() for end in range(2, len(trees))),
     )
     units = ["trips"] + (["people"] if person is not None else [])
@@ -74,7 +83,10 @@ def folded_problems(draw, max_nodes: int = 4, max_rows: int = 10) -> tuple[Flows
 def test_at_a_price_no_division_costs_less(problem, price, weight):
     flows, guarantee = problem
     weights = weights_of_folds(flows, weight)
-    table, total = PairTable.from_flows(flows, guarantee, "error", weights=weights), total_of(*problem)
+    table, total = (
+        PairTable.from_flows(flows, guarantee, "error", weights=weights),
+        total_of(*problem),
+    )
     points = slow.all_divisions(flows, guarantee, weights)
     found = price * total if table is None else table.evaluate(price)[0]
     least = min(cost + price * (total - published) for cost, published in points)
@@ -85,17 +97,28 @@ def test_at_a_price_no_division_costs_less(problem, price, weight):
 @given(folded_problems(), BUDGETS, WEIGHTS)
 def test_at_a_limit_nothing_is_better_than_proven(problem, share, weight):
     flows, guarantee = problem
-    plan = planned("paircut", flows, guarantee, max_suppressed=share, **weight_options(flows, weight))
+    plan = planned(
+        "paircut", flows, guarantee, max_suppressed=share, **weight_options(flows, weight)
+    )
     weights = weights_of_folds(flows, weight)
     points, total = slow.all_divisions(flows, guarantee, weights), total_of(*problem)
-    means = [cost / shown for cost, shown in points if shown > 0 and total - shown <= share * total * (1 + 1e-9)]
+    means = [
+        cost / shown
+        for cost, shown in points
+        if shown > 0 and total - shown <= share * total * (1 + 1e-9)
+    ]
     if plan is None:
         assert not means or total == 0
         return
     kept, v = plan.kept, flows.volume(guarantee.basis)
     assume(v[kept].sum() > 0)
-    size = plan.origin_zones.size[plan.origin_zone] + plan.destination_zones.size[plan.destination_zone]
-    cost = size + sum(w * width[plan.origin_zone] for w, width in zip(weights, plan.widths, strict=True))
+    size = (
+        plan.origin_zones.size[plan.origin_zone]
+        + plan.destination_zones.size[plan.destination_zone]
+    )
+    cost = size + sum(
+        w * width[plan.origin_zone] for w, width in zip(weights, plan.widths, strict=True)
+    )
     error, gap = float((v * cost)[kept].sum() / v[kept].sum()), plan.notes["proven_gap"]
     if gap is not None:
         assert min(means) * (1 + gap) >= error * (1 - 1e-9)
@@ -122,7 +145,9 @@ def test_cells_do_not_intersect_and_hide_enough(problem, share):
         rows = np.flatnonzero(inside).tolist()
         assert slow.is_safe(flows, rows, guarantee)
         assert slow.may_be_named(flows, guarantee, cell[2:])
-    assert np.array_equal(counted, plan.kept.astype(int)), "a flow lies in two cells, or in one that does not count it"
+    assert np.array_equal(counted, plan.kept.astype(int)), (
+        "a flow lies in two cells, or in one that does not count it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,7 +168,9 @@ def test_what_is_made_small_decides_on_the_times(options, hours):
     assert plan.folded.hours[plan.origin_zone].tolist() == hours
 
 
-@pytest.mark.parametrize("options", [{"objective": "metres"}, {"time_weight": -1.0}, {"time_weight": float("nan")}])
+@pytest.mark.parametrize(
+    "options", [{"objective": "metres"}, {"time_weight": -1.0}, {"time_weight": float("nan")}]
+)
 def test_what_cannot_be_weighed(options):
     with pytest.raises(ParameterError):
         paircut(*two_hours(), **options)
@@ -158,7 +185,10 @@ def test_a_weight_without_times():
 
 
 def two_hours() -> tuple[Flows, Guarantee]:
-    """Two origins in two hours; the second has enough only in both hours, or together with the first."""
+    """Two origins in two hours.
+
+    The second has enough only in both hours, or together with the first.
+    """
     tree = Hierarchy(parent=np.array([-1, 0, 0]), code=np.array(["all", "a", "b"]))
     one = Hierarchy(parent=np.array([-1]), code=np.array(["c"]))
     flows = Flows(
@@ -167,7 +197,7 @@ def two_hours() -> tuple[Flows, Guarantee]:
         np.array([5, 5, 2, 2]),
         origins=tree,
         destinations=one,
-        folds=(fold_of("time", tree, np.array([2.0, 1.0, 1.0]), "hour"),),
+        dimensions=(fold_of("time", tree, np.array([2.0, 1.0, 1.0]), "hour"),),
         leaves=(np.array([0, 1, 0, 1], np.int32),),
     )
     return flows, Guarantee.resolve(flows, k=4, protect="trips")

@@ -1,4 +1,5 @@
-"""PrivTree without noise against a recursion over pairs of nodes, and the proof of its promise in numbers."""
+"""PrivTree without noise against a recursion over pairs of nodes, and the proof of its promise in
+numbers."""
 
 from __future__ import annotations
 
@@ -19,9 +20,14 @@ SILENT = 200.0
 
 
 def recursion(flows: Flows, tree: Hierarchy, above: int) -> dict[tuple[str, str], int]:
-    """The pairs with trips that are not divided any more; each division lowers counts by one, as little as there is."""
+    """The pairs with trips that are not divided any more.
+
+    Each division lowers counts by one, as little as there is.
+    """
     codes = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist()
-    below = {v: [w for w in range(tree.n_nodes) if tree.parent[w] == v] for v in range(tree.n_nodes)}
+    below = {
+        v: [w for w in range(tree.n_nodes) if tree.parent[w] == v] for v in range(tree.n_nodes)
+    }
 
     def finest(v: int) -> int:
         return finest(below[v][0]) if len(below[v]) == 1 else v
@@ -40,7 +46,9 @@ def recursion(flows: Flows, tree: Hierarchy, above: int) -> dict[tuple[str, str]
         if not (below[o] or below[d]) or max(n - depth, above - 1) <= above:
             return {(codes[o], codes[d]): n} if n else {}
         at_origin = bool(below[o]) and (width(o) >= width(d) or not below[d])
-        pairs = [(finest(w), d) for w in below[o]] if at_origin else [(o, finest(w)) for w in below[d]]
+        pairs = (
+            [(finest(w), d) for w in below[o]] if at_origin else [(o, finest(w)) for w in below[d]]
+        )
         return {pair: n for p in pairs for pair, n in divided(*p, depth + 1).items()}
 
     return divided(finest(0), finest(0), 0)
@@ -52,16 +60,23 @@ def test_without_noise_pairs_are_divided_while_their_lowered_count_is_above_the_
     tree = data.draw(hierarchies(max_nodes=9))
     above = data.draw(st.integers(0, 3))
     n = data.draw(st.integers(1, 12))
-    places = [data.draw(st.lists(st.integers(0, tree.n_tiles - 1), min_size=n, max_size=n)) for _ in range(2)]
+    places = [
+        data.draw(st.lists(st.integers(0, tree.n_tiles - 1), min_size=n, max_size=n))
+        for _ in range(2)
+    ]
     flows = Flows.from_pairs(*places, origins=tree, destinations=tree, whole_map=tree)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "LARGEST_EPSILON", math.inf)
         patch.setattr(limits, "WEAK_EPSILON", math.inf)
         release = anonymize(flows, "privtree", epsilon=SILENT, divide_above=above)
-    rows = {(row["origin_zone"], row["destination_zone"]): row["trips"] for row in release.flows.to_pylist()}
+    rows = {
+        (row["origin_zone"], row["destination_zone"]): row["trips"]
+        for row in release.flows.to_pylist()
+    }
     assert rows == recursion(flows, tree, above)
     assert np.array_equal(
-        np.bincount(release.cell_of_flow, weights=flows.trips, minlength=len(rows)), release.cells.trips
+        np.bincount(release.cell_of_flow, weights=flows.trips, minlength=len(rows)),
+        release.cells.trips,
     )
 
 
@@ -69,7 +84,8 @@ def test_without_noise_pairs_are_divided_while_their_lowered_count_is_above_the_
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
 @pytest.mark.parametrize("above", [0, 5])
 def test_no_way_through_the_tree_costs_more_than_promised(decay, epsilon, above):
-    """One trip more along a way of 200 divisions, from every count at which the last of them can be, exactly."""
+    """One trip more along a way of 200 divisions, from every count at which the last of them can
+    be, exactly."""
     b = Fraction(decay)
     scale = (2 * b - 1) / ((b - 1) * Fraction(epsilon))
     lowered = decay_step(scale, decay)
@@ -79,7 +95,9 @@ def test_no_way_through_the_tree_costs_more_than_promised(decay, epsilon, above)
     def divides(x: np.ndarray) -> np.ndarray:
         """P(x + X > above)."""
         m = (above + 1 - np.maximum(x, above - lowered)).astype(float)
-        return np.where(m >= 1, q ** np.maximum(m, 1) / (1 + q), 1 - q ** np.maximum(1 - m, 1) / (1 + q))
+        return np.where(
+            m >= 1, q ** np.maximum(m, 1) / (1 + q), 1 - q ** np.maximum(1 - m, 1) / (1 + q)
+        )
 
     for last in range(above - 3 * lowered, above + lowered + 1):
         x = last + lowered * np.arange(200)

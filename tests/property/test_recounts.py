@@ -25,7 +25,10 @@ trips = st.fixed_dictionaries(
 
 @st.composite
 def worlds(draw):
-    """Trips, and cells around them with right numbers; some are changed, removed or doubled afterwards."""
+    """Trips, and cells around them with right numbers.
+
+    Some are changed, removed or doubled afterwards.
+    """
     rows = draw(st.lists(trips, min_size=3, max_size=40))
     lift = draw(st.fixed_dictionaries({zone: st.integers(0, 3) for zone in TILES}))
     layered = draw(st.booleans())
@@ -50,7 +53,12 @@ def worlds(draw):
 
 
 @settings(max_examples=120, deadline=None)
-@given(worlds(), st.booleans(), st.integers(1, 3), st.sampled_from(["trips", "people", "population", "locations"]))
+@given(
+    worlds(),
+    st.booleans(),
+    st.integers(1, 3),
+    st.sampled_from(["trips", "people", "population", "locations"]),
+)
 def test_a_slow_recount_agrees(world, homogeneous, k, unit):
     rows, cells = world
     if not cells:
@@ -61,10 +69,15 @@ def test_a_slow_recount_agrees(world, homogeneous, k, unit):
     # Trips are protected by k itself.
     guarantee["trips"] = least["trips"] = k
     wrong = problems(cells, rows, PARENTS, least, homogeneous=homogeneous and not layered)
-    stated = {**guarantee, **({"population": guarantee["population"] / 10**6} if unit == "population" else {})}
+    stated = {
+        **guarantee,
+        **({"population": guarantee["population"] / 10**6} if unit == "population" else {}),
+    }
     raw = trips_of(rows)
     with tempfile.TemporaryDirectory() as place:
-        folder = write_folder(Path(place), cells, raw, stated, homogeneous=homogeneous and not layered)
+        folder = write_folder(
+            Path(place), cells, raw, stated, homogeneous=homogeneous and not layered
+        )
         if unit == "population":
             _give_population(folder, stated["population"])
         found = recount(folder, raw).findings

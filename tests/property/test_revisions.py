@@ -1,4 +1,7 @@
-"""Revisions of random releases against the obvious rule, and verified; whatever was published before stays covered."""
+"""Revisions of random releases against the obvious rule, and verified.
+
+Whatever was published before stays covered.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,17 @@ from flowveil.zoning.files import read_zones
 TILES = ["A", "B", "C"]
 MAP = read_zones(pa.table({"tile": TILES, "parent": ["all"] * 3}), root="all")
 K = 3
-trips = st.lists(st.tuples(st.sampled_from(TILES), st.sampled_from(TILES), st.integers(0, 5)), min_size=6, max_size=45)
+trips = st.lists(
+    st.tuples(st.sampled_from(TILES), st.sampled_from(TILES), st.integers(0, 5)),
+    min_size=6,
+    max_size=45,
+)
 
 
 def flows_of(rows):
-    table = pa.table({"o": [r[0] for r in rows], "d": [r[1] for r in rows], "p": [f"p{r[2]}" for r in rows]})
+    table = pa.table(
+        {"o": [r[0] for r in rows], "d": [r[1] for r in rows], "p": [f"p{r[2]}" for r in rows]}
+    )
     return read_trips(table, zones=MAP, origin_tile="o", destination_tile="d", person="p")
 
 
@@ -33,7 +42,11 @@ def cells_in_layers(rows, listed):
     """The trips of each published cell: those of its tiles that no cell of an earlier layer has."""
     found = {cell: [] for cell in listed}
     for row in rows:
-        around = [c for c in listed if all(zone in (tile, "all") for zone, tile in zip(c[:2], row[:2], strict=True))]
+        around = [
+            c
+            for c in listed
+            if all(zone in (tile, "all") for zone, tile in zip(c[:2], row[:2], strict=True))
+        ]
         if around:
             found[min(around, key=lambda cell: cell[2])].append(row)
     return found
@@ -60,7 +73,10 @@ def expected(chain, cells, protect):
         if protect == "trips":
             fine = all(change == 0 or abs(change) >= K for change in changes)
         else:
-            fine = all(change == 0 or (change > 0 and fewest_people(here, change) >= K) for change in changes)
+            fine = all(
+                change == 0 or (change > 0 and fewest_people(here, change) >= K)
+                for change in changes
+            )
         if fine:
             shown[pair] = (len(here), True)
     return shown
@@ -68,7 +84,9 @@ def expected(chain, cells, protect):
 
 @settings(max_examples=6, deadline=None)
 @given(trips, trips, trips, st.sampled_from(["trips", "people"]))
-def test_a_revision_shows_changes_that_reach_the_guarantee_and_no_others(first, second, third, protect):
+def test_a_revision_shows_changes_that_reach_the_guarantee_and_no_others(
+    first, second, third, protect
+):
     asked = {"k": K, "protect": protect, "max_suppressed": 0.999}
     with tempfile.TemporaryDirectory() as place:
         folders = [Path(place) / name for name in ("first", "second", "third")]
@@ -76,11 +94,16 @@ def test_a_revision_shows_changes_that_reach_the_guarantee_and_no_others(first, 
             anonymize(flows_of(first), "suppression", **asked).write(folders[0])
         except InfeasibleError:
             return
-        chain = [{pair: len(rows) for pair, rows in cells_of(first).items() if is_safe(rows, protect)}]
+        chain = [
+            {pair: len(rows) for pair, rows in cells_of(first).items() if is_safe(rows, protect)}
+        ]
         for n, rows in ((1, [*first, *second]), (2, [*first, *second[::2], *third])):
             release = anonymize(flows_of(rows), revision=folders[:n], **asked)
             listed = release.flows.to_pylist()
-            found = {(r["origin_zone"], r["destination_zone"]): (r["trips"], r["revised"]) for r in listed}
+            found = {
+                (r["origin_zone"], r["destination_zone"]): (r["trips"], r["revised"])
+                for r in listed
+            }
             assert found == expected(chain, cells_of(rows), protect)
             # Verified before it appears, by an independent recount of what may be revised.
             release.write(folders[n])
@@ -105,7 +128,9 @@ def test_a_revision_in_layers_keeps_every_cell_and_shows_whole_changes(first, se
             except InfeasibleError:
                 # A zone without trips, or nothing that reaches the guarantee.
                 return
-            marked = dict(zip(values_of(release), release.flows["revised"].to_pylist(), strict=True))
+            marked = dict(
+                zip(values_of(release), release.flows["revised"].to_pylist(), strict=True)
+            )
             found = {cell: (value, marked[cell]) for cell, value in values_of(release).items()}
             now = {cell: own for cell, own in cells_in_layers(rows, list(chain[-1])).items() if own}
             assert found == expected(chain, now, protect)
@@ -127,9 +152,21 @@ def test_slices_are_revised_like_single_matrices(first, second, protect, kind):
     asked = {"k": K, "protect": protect, "max_suppressed": 0.999, "allow_small_k": True}
 
     def flows_of(rows):
-        columns = {"o": [r[0] for r in rows], "d": [r[1] for r in rows], "p": [f"p{r[2]}" for r in rows]}
+        columns = {
+            "o": [r[0] for r in rows],
+            "d": [r[1] for r in rows],
+            "p": [f"p{r[2]}" for r in rows],
+        }
         table = pa.table({**columns, "half": [str(n % 2) for n in range(len(rows))]})
-        return read_slices(table, zones=MAP, origin_tile="o", destination_tile="d", person="p", by="half", by_many=True)
+        return read_slices(
+            table,
+            zones=MAP,
+            origin_tile="o",
+            destination_tile="d",
+            person="p",
+            by="half",
+            by_many=True,
+        )
 
     later = [*first, *second]
     with tempfile.TemporaryDirectory() as place:
@@ -139,7 +176,10 @@ def test_slices_are_revised_like_single_matrices(first, second, protect, kind):
             release = anonymize_slices(flows_of(later), revision=folders[0], **asked)
         except InfeasibleError:
             return
-        before, after = (by_slice(table) for table in (pq.read_table(folders[0] / "flows.parquet"), release.flows))
+        before, after = (
+            by_slice(table)
+            for table in (pq.read_table(folders[0] / "flows.parquet"), release.flows)
+        )
         assert after.keys() == before.keys()
         for half, shown in after.items():
             rows = later[int(half) :: 2]
@@ -170,4 +210,7 @@ def by_slice(table):
 
 def values_of(release):
     """The trips of each cell, by its zones and layer."""
-    return {(r["origin_zone"], r["destination_zone"], r["layer"]): r["trips"] for r in release.flows.to_pylist()}
+    return {
+        (r["origin_zone"], r["destination_zone"], r["layer"]): r["trips"]
+        for r in release.flows.to_pylist()
+    }

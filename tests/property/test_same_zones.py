@@ -1,4 +1,5 @@
-"""One set of zones for both ends: each method against its slow version, and the promises of the search."""
+"""One set of zones for both ends: each method against its slow version, and the promises of the
+search."""
 
 from __future__ import annotations
 
@@ -8,15 +9,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from contract.cases import on_a_map
-from flowveil.errors import DataError, InfeasibleError
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Hierarchy
+from flowveil.core.errors import DataError, InfeasibleError
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
+from flowveil.core.hierarchy import Hierarchy
+from flowveil.core.read_summary import ReadSummary
 from flowveil.methods.odkanon import odkanon
 from flowveil.methods.oigh import one_level
 from flowveil.methods.twincut import score
 from flowveil.methods.twincut_same_zones import CutTable, twincut_same_zones
-from flowveil.read_summary import ReadSummary
 from reference import same_zones as slow
 from samples.strategies import generators, hierarchies, weights_of
 
@@ -25,7 +26,11 @@ BUDGETS = st.sampled_from([0.0, 0.05, 0.1, 0.3, 0.6])
 
 @st.composite
 def problems(draw, max_nodes: int = 12, max_rows: int = 25) -> tuple[Flows, Guarantee]:
-    tree, n, rng = on_a_map(draw(hierarchies(max_nodes))), draw(st.integers(1, max_rows)), draw(generators)
+    tree, n, rng = (
+        on_a_map(draw(hierarchies(max_nodes))),
+        draw(st.integers(1, max_rows)),
+        draw(generators),
+    )
     trips = rng.integers(1, 7, n)
     flows = Flows.from_pairs(
         rng.integers(0, tree.n_tiles, n),
@@ -49,7 +54,9 @@ def problems(draw, max_nodes: int = 12, max_rows: int = 25) -> tuple[Flows, Guar
 
 def nodes_of(plan) -> dict[int, tuple[int, int]]:
     assert plan.origin_zones.nodes.tolist() == plan.destination_zones.nodes.tolist()
-    origin, destination = (plan.origin_zones.nodes[z] for z in (plan.origin_zone, plan.destination_zone))
+    origin, destination = (
+        plan.origin_zones.nodes[z] for z in (plan.origin_zone, plan.destination_zone)
+    )
     return {int(f): (int(origin[f]), int(destination[f])) for f in np.flatnonzero(plan.kept)}
 
 
@@ -75,7 +82,9 @@ def test_oigh_takes_the_lowest_level_that_is_good(problem, max_suppressed):
 
 @settings(max_examples=40, deadline=None)
 @given(problems(), BUDGETS, st.sampled_from(["error", "metres", "reconstruction", "cells"]))
-def test_the_search_is_within_the_budget_and_never_worse_than_odkanon(problem, max_suppressed, goal):
+def test_the_search_is_within_the_budget_and_never_worse_than_odkanon(
+    problem, max_suppressed, goal
+):
     flows, guarantee = problem
     volume = flows.volume(guarantee.basis)
     budget = max_suppressed * float(volume.sum())
@@ -88,7 +97,9 @@ def test_the_search_is_within_the_budget_and_never_worse_than_odkanon(problem, m
     nodes_of(plan)
     assert float(volume[~plan.kept].sum()) <= budget
     assume(volume[plan.kept].sum() > 0)
-    if goal != "metres":  # ODkAnon may take a larger node with the same tiles, whose centre is another.
+    if (
+        goal != "metres"
+    ):  # ODkAnon may take a larger node with the same tiles, whose centre is another.
         best, theirs = (score(flows, p, guarantee.basis, goal) for p in (plan, merged))
         assert best <= theirs + 1e-9 * abs(theirs)
 
@@ -116,10 +127,16 @@ def test_the_search_never_beats_all_cuts_and_no_single_move_beats_it(problem, ma
         after = table.evaluate(table.after(state.cut, *moves.select(np.array([i]))[:2]))
         assert np.isclose(after.cost - state.cost, moves.cost[i])
         assert np.isclose(after.suppressed - state.suppressed, moves.suppressed[i])
-        assert after.suppressed > budget or after.score >= state.score * (1 - 1e-9) or not after.published
+        assert (
+            after.suppressed > budget
+            or after.score >= state.score * (1 - 1e-9)
+            or not after.published
+        )
 
 
 def test_flows_with_the_same_zones_have_one_tree():
     one, other = (Hierarchy.from_parents([-1, 0, 0], ["all", "a", "b"])[0] for _ in range(2))
     with pytest.raises(DataError, match="one tree"):
-        Flows.from_pairs([0], [0], origins=one, destinations=other, intake=ReadSummary(same_zones=True))
+        Flows.from_pairs(
+            [0], [0], origins=one, destinations=other, intake=ReadSummary(same_zones=True)
+        )

@@ -18,11 +18,14 @@ from reference.tabular_ipf import fit_full_table
 def problems(draw):
     shape = tuple(draw(st.lists(st.integers(1, 3), min_size=1, max_size=5)))
     n = len(shape)
-    subsets = st.sets(st.integers(0, n - 1), min_size=1, max_size=min(n, 3)).map(lambda s: tuple(sorted(s)))
+    subsets = st.sets(st.integers(0, n - 1), min_size=1, max_size=min(n, 3)).map(
+        lambda s: tuple(sorted(s))
+    )
     margins = draw(st.lists(subsets, min_size=1, max_size=6, unique=True))
     margins += [(v,) for v in range(n) if not any(v in m for m in margins)]
     counts = np.array(
-        draw(st.lists(st.integers(0, 4), min_size=prod(shape), max_size=prod(shape)).filter(any)), dtype=float
+        draw(st.lists(st.integers(0, 4), min_size=prod(shape), max_size=prod(shape)).filter(any)),
+        dtype=float,
     ).reshape(shape)
     joint = counts / counts.sum()
     targets = [joint.sum(axis=tuple(i for i in range(n) if i not in m)) for m in margins]
@@ -38,7 +41,11 @@ def probability(model, cell):
         if part == 0:
             return 0.0
         shared = model._summed(i, tree.separators[i])
-        found *= part / (float(shared[tuple(cell[v] for v in tree.separators[i])]) if tree.parent[i] >= 0 else 1.0)
+        found *= part / (
+            float(shared[tuple(cell[v] for v in tree.separators[i])])
+            if tree.parent[i] >= 0
+            else 1.0
+        )
     return found
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flowveil.errors import InfeasibleError
+from flowveil.core.errors import InfeasibleError
 from flowveil.tabular.classes import Safety
 from flowveil.tabular.mondrian import CLASS_COLUMN, anonymize_records, partition_records
 from flowveil.tabular.records import Attribute, encode, hierarchy_from_lines
@@ -47,7 +47,11 @@ TYPES = {"number": pa.int64(), "income": pa.int64()}
 def tables(draw):
     names = draw(st.lists(st.sampled_from(list(ATTRIBUTES)), min_size=1, max_size=4, unique=True))
     n = draw(st.integers(1, 40))
-    rows = draw(st.lists(st.tuples(*(VALUES[c] for c in (*names, "income", "illness"))), min_size=n, max_size=n))
+    rows = draw(
+        st.lists(
+            st.tuples(*(VALUES[c] for c in (*names, "income", "illness"))), min_size=n, max_size=n
+        )
+    )
     arrays = {
         c: pa.array([row[i] for row in rows], TYPES.get(c, pa.string()))
         for i, c in enumerate((*names, "income", "illness"))
@@ -74,7 +78,9 @@ def test_same_partitions_as_the_recursion(drawn, k, l, t, strict, choose):
     safety = Safety(k=k, l=l, t=t, sensitive=sensitive)
     found = partition_records(columns, safety, strict=strict, choose=choose)
     groups = {frozenset(np.flatnonzero(found == p).tolist()) for p in range(found.max() + 1)}
-    assert groups == reference.mondrian(columns, sensitive, k=k, l=l, t=t, strict=strict, choose=choose)
+    assert groups == reference.mondrian(
+        columns, sensitive, k=k, l=l, t=t, strict=strict, choose=choose
+    )
 
 
 @settings_
@@ -105,12 +111,18 @@ def test_release_is_safe_true_and_free_of_the_input_order(drawn, k, l, t, strict
         assert table.num_rows < k or any(len(set(c.codes.tolist())) < (l or 0) for c in columns)
         return
     report = describe_classes(
-        release.table, quasi_identifiers=[*names, CLASS_COLUMN], sensitive={"income": True, "illness": False}
+        release.table,
+        quasi_identifiers=[*names, CLASS_COLUMN],
+        sensitive={"income": True, "illness": False},
     )
     assert report.k >= k
     assert report.l >= (l or 1)
     assert report.t <= (1 if t is None else t) + 1e-9
-    assert report.n_classes == len(release.class_size) == len(set(release.table[CLASS_COLUMN].to_pylist()))
+    assert (
+        report.n_classes
+        == len(release.class_size)
+        == len(set(release.table[CLASS_COLUMN].to_pylist()))
+    )
     # Every published value covers the value of its record.
     for region in release.regions:
         shares = region.shares()
@@ -136,24 +148,39 @@ def test_release_is_safe_true_and_free_of_the_input_order(drawn, k, l, t, strict
     st.booleans(),
 )
 def test_ranges_are_cells_of_the_grid(values, k, step, lowest, highest, strict):
-    """The published text is the one worked out by hand; no range ends at a person's value unless the grid says so."""
+    """The published text is the one worked out by hand.
+
+    No range ends at a person's value unless the grid says so.
+    """
     known = [v for v in values if v is not None]
     table = pa.table({"n": pa.array(values, pa.int64())})
-    attribute = Attribute("n", grid=step, public_range=(lowest, highest), fine_grid=step is not None)
+    attribute = Attribute(
+        "n", grid=step, public_range=(lowest, highest), fine_grid=step is not None
+    )
     if len(values) < k:
         return
-    release = anonymize_records(table, quasi_identifiers=[attribute], direct_identifiers=[], k=k, strict=strict)
+    release = anonymize_records(
+        table, quasi_identifiers=[attribute], direct_identifiers=[], k=k, strict=strict
+    )
     if step is None:
         used = int(release.grids["n"].step)
-        assert (lowest, highest) != (None, None) or not known or used == reference.default_step(known, k)
+        assert (
+            (lowest, highest) != (None, None)
+            or not known
+            or used == reference.default_step(known, k)
+        )
     else:
         used = step
     for number, text in enumerate(release.regions[0].text.to_pylist()):
-        members = [v for v, c in zip(values, release.class_of_record.tolist(), strict=True) if c == number]
+        members = [
+            v for v, c in zip(values, release.class_of_record.tolist(), strict=True) if c == number
+        ]
         inside = [v for v in members if v is not None]
         expected = "missing"
         if inside:
-            expected = reference.range_text(inside, known, step=used, k=k, lowest=lowest, highest=highest)
+            expected = reference.range_text(
+                inside, known, step=used, k=k, lowest=lowest, highest=highest
+            )
             expected += " or missing" if None in members else ""
         assert text == expected
 
@@ -210,7 +237,9 @@ def test_pycanon_agrees(strict):
     )
     published = release.table.to_pandas()
     own = describe_classes(
-        release.table, quasi_identifiers=[*names, CLASS_COLUMN], sensitive={"illness": False, "income": True}
+        release.table,
+        quasi_identifiers=[*names, CLASS_COLUMN],
+        sensitive={"illness": False, "income": True},
     )
     assert own.k == anonymity.k_anonymity(published, names) >= 4
     assert own.l == anonymity.l_diversity(published, names, ["illness", "income"]) >= 2

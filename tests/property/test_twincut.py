@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from test_odkanon import problems
 
 from flowveil.analysis.measures import generalization_floor, smallest_safe_sizes
-from flowveil.errors import InfeasibleError
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Hierarchy
+from flowveil.core.errors import InfeasibleError
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
+from flowveil.core.hierarchy import Hierarchy
 from flowveil.methods import METHODS
 from flowveil.methods.knapsack import best_within, flipped, near_ties
 from flowveil.methods.odkanon import Cuts, odkanon
@@ -23,8 +23,8 @@ from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.safe_pairs import AncestorDepth, safe_levels, sketch
 from flowveil.methods.twin_trees import TwinTrees
 from flowveil.methods.twincut import frontier, score, twincut
+from flowveil.publishing.release import Release
 from flowveil.release.plan import Plan
-from flowveil.release.release import Release
 from reference import twincut as slow
 from reference.prunings import all_cuts
 from samples.strategies import flow_tables
@@ -53,7 +53,10 @@ def total_of(flows: Flows, guarantee: Guarantee) -> float:
 
 def mean_error(flows: Flows, guarantee: Guarantee, plan: Plan) -> float:
     v = flows.volume(guarantee.basis)[plan.kept]
-    size = plan.origin_zones.size[plan.origin_zone] + plan.destination_zones.size[plan.destination_zone]
+    size = (
+        plan.origin_zones.size[plan.origin_zone]
+        + plan.destination_zones.size[plan.destination_zone]
+    )
     return float((v * size[plan.kept]).sum() / v.sum())
 
 
@@ -89,7 +92,9 @@ def test_both_tables_hold_all_safe_pairs(problem, batch):
     assume(trees is not None)
     want = {}
     for level in safe_levels(flows, guarantee, trees.origins.sketch, trees.destinations.sketch):
-        for o, d, v in zip(level.origin.tolist(), level.destination.tolist(), level.volume.tolist(), strict=True):
+        for o, d, v in zip(
+            level.origin.tolist(), level.destination.tolist(), level.volume.tolist(), strict=True
+        ):
             want[o, d] = v
     for end in (0, 1):
         axis, other = trees.axis(end), trees.axis(1 - end)
@@ -110,7 +115,9 @@ def test_sums_after_other_cuts_equal_those_of_the_cut_alone(problem, batch, data
     got, want = [], []
     for end in ends:
         fixed, free = trees.axis(end), trees.axis(1 - end)
-        cut = fixed.from_full(np.array(data.draw(st.sampled_from(sorted(all_cuts(fixed.full)))), np.int32))
+        cut = fixed.from_full(
+            np.array(data.draw(st.sampled_from(sorted(all_cuts(fixed.full)))), np.int32)
+        )
         with patch("flowveil.methods.twin_trees.BATCH", batch):
             got.append(trees.given(end, cut))
         volume, cost = [0.0] * len(free), [0.0] * len(free)
@@ -118,7 +125,9 @@ def test_sums_after_other_cuts_equal_those_of_the_cut_alone(problem, batch, data
             for pair in range(fixed.first[node], fixed.first[node + 1]):
                 other = int(fixed.other[pair])
                 volume[other] += float(fixed.volume[pair])
-                cost[other] += float(fixed.volume[pair]) * float(fixed.size[node] + free.size[other])
+                cost[other] += float(fixed.volume[pair]) * float(
+                    fixed.size[node] + free.size[other]
+                )
         want.append((volume, cost))
     # Later cuts do not change the sums of earlier ones.
     assert [(costs.volume.tolist(), costs.cost.tolist()) for costs in got] == want
@@ -130,7 +139,10 @@ def test_safe_pairs_know_what_cuts_suppress(problem, data):
     flows, guarantee = problem[1].to_fixed_point(problem[0])
     trees = TwinTrees.from_flows(flows, guarantee)
     assume(trees is not None)
-    cuts = [data.draw(st.sampled_from(sorted(all_cuts(tree)))) for tree in (flows.origins, flows.destinations)]
+    cuts = [
+        data.draw(st.sampled_from(sorted(all_cuts(tree))))
+        for tree in (flows.origins, flows.destinations)
+    ]
     _, want = slow.cost_and_suppressed(flows, guarantee, *cuts)
     origin, destination = (np.array(cut, np.int32) for cut in cuts)
     assert trees.suppressed(Cuts(flows.origins, flows.destinations, origin, destination)) == want
@@ -163,7 +175,9 @@ def test_ancestor_depth_is_that_of_the_lowest_common_ancestor(rises, data):
         for _ in range(rise):
             above = max(parent[above], 0)
         parent.append(above)
-    tree = Hierarchy(parent=np.array(parent, np.int32), code=np.arange(len(parent), dtype=np.uint64))
+    tree = Hierarchy(
+        parent=np.array(parent, np.int32), code=np.arange(len(parent), dtype=np.uint64)
+    )
     leaves = st.lists(st.integers(0, tree.n_tiles - 1), min_size=1, max_size=20)
     left = np.array(data.draw(leaves), np.int32)
     right = data.draw(st.permutations(left.tolist()))
@@ -175,7 +189,10 @@ def test_ancestor_depth_is_that_of_the_lowest_common_ancestor(rises, data):
             node = int(tree.parent[node])
         return set(nodes)
 
-    want = [tree.max_depth if a == b else len(way(a) & way(b)) - 1 for a, b in zip(left, right, strict=True)]
+    want = [
+        tree.max_depth if a == b else len(way(a) & way(b)) - 1
+        for a, b in zip(left, right, strict=True)
+    ]
     assert AncestorDepth(tree).depth(left, np.array(right, np.int32)).tolist() == want
 
 
@@ -189,7 +206,10 @@ def test_one_tree_is_cut_as_well_as_exhaustive_search_does(problem, share, data)
     trees = TwinTrees.from_flows(flows, guarantee)
     assume(trees is not None)
     fixed = data.draw(st.sampled_from(sorted(all_cuts(flows.origins))))
-    points = [slow.cost_and_suppressed(flows, guarantee, fixed, cut) for cut in all_cuts(flows.destinations)]
+    points = [
+        slow.cost_and_suppressed(flows, guarantee, fixed, cut)
+        for cut in all_cuts(flows.destinations)
+    ]
     want = slow.best_mean(points, total, budget)
     costs = trees.given(0, trees.origins.from_full(np.array(sorted(fixed), dtype=np.int32)))
     # A price above all sizes is one at which suppressing more never helps.
@@ -202,9 +222,9 @@ def test_one_tree_is_cut_as_well_as_exhaustive_search_does(problem, share, data)
         assert trees.objective.score(cost, suppressed) == pytest.approx(want)
         full = trees.destinations.to_full(cut)
         flows.destinations.check_cut(full)
-        assert slow.cost_and_suppressed(flows, guarantee, fixed, tuple(full.tolist())) == pytest.approx(
-            (cost, suppressed)
-        )
+        assert slow.cost_and_suppressed(
+            flows, guarantee, fixed, tuple(full.tolist())
+        ) == pytest.approx((cost, suppressed))
 
 
 @SEARCH
@@ -216,14 +236,21 @@ def test_a_price_is_answered_with_the_best_cut_and_flips_lose_what_they_say(prob
     fixed = data.draw(st.sampled_from(sorted(all_cuts(flows.origins))))
     costs = trees.given(0, trees.origins.from_full(np.array(sorted(fixed), dtype=np.int32)))
     half = costs.at(price)
-    points = [slow.cost_and_suppressed(flows, guarantee, fixed, cut) for cut in all_cuts(flows.destinations)]
-    assert half.cost + price * half.suppressed == pytest.approx(min(c + price * s for c, s in points))
+    points = [
+        slow.cost_and_suppressed(flows, guarantee, fixed, cut)
+        for cut in all_cuts(flows.destinations)
+    ]
+    assert half.cost + price * half.suppressed == pytest.approx(
+        min(c + price * s for c, s in points)
+    )
     ties = near_ties(costs, price, np.inf)
     for node, loss in zip(*ties, strict=True):
         if not np.isfinite(loss):
             continue
         cost, suppressed = costs.totals(flipped(costs, price, np.array([node])))
-        assert cost + price * suppressed == pytest.approx(half.cost + price * half.suppressed + loss)
+        assert cost + price * suppressed == pytest.approx(
+            half.cost + price * half.suppressed + loss
+        )
 
 
 @WHOLE
@@ -245,7 +272,9 @@ def test_never_below_the_best_map_and_never_over_the_budget(problem, share):
     assert flows.volume(guarantee.basis)[~plan.kept].sum() <= share * total
     # A cell is published whole or not at all: no flow of a published cell is among the suppressed.
     cells = set(zip(plan.origin_zone[plan.kept], plan.destination_zone[plan.kept], strict=True))
-    assert cells.isdisjoint(zip(plan.origin_zone[~plan.kept], plan.destination_zone[~plan.kept], strict=True))
+    assert cells.isdisjoint(
+        zip(plan.origin_zone[~plan.kept], plan.destination_zone[~plan.kept], strict=True)
+    )
     if want is not None and flows.volume(guarantee.basis)[plan.kept].sum() > 0:
         assert mean_error(flows, guarantee, plan) >= want * (1 - 1e-9)
 
@@ -263,7 +292,11 @@ def test_never_worse_than_odkanon_with_the_same_budget(problem, share, effort):
 
 
 #: What objectives make small, as measures of a release; "cells" is made large.
-MEASURES = {"error": "mean_generalization_error", "reconstruction": "reconstruction_loss", "cells": "n_cells"}
+MEASURES = {
+    "error": "mean_generalization_error",
+    "reconstruction": "reconstruction_loss",
+    "cells": "n_cells",
+}
 
 
 def measured(flows, guarantee, plan, objective):
@@ -308,12 +341,16 @@ def test_the_floor_is_exact(problem, share):
 
 
 @WHOLE
-@given(problems(), BUDGETS, st.sampled_from(["twincut", "odkanon", "atg-dual", "oigh", "suppression"]))
+@given(
+    problems(), BUDGETS, st.sampled_from(["twincut", "odkanon", "atg-dual", "oigh", "suppression"])
+)
 def test_no_release_is_below_the_floor(problem, share, method):
     flows, guarantee = problem
     try:
         plan = METHODS[method].plan(flows, guarantee, max_suppressed=share)
-        release = Release.from_plan(flows, plan, guarantee, method=method, parameters={"max_suppressed": share})
+        release = Release.from_plan(
+            flows, plan, guarantee, method=method, parameters={"max_suppressed": share}
+        )
     except InfeasibleError:
         assume(False)
     for measures in release.metrics().values():

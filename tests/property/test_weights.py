@@ -32,7 +32,9 @@ def _rows(n: int) -> dict[str, list]:
 def _read(rows: dict[str, list], order: np.ndarray, *, parts: int = 1):
     table = pa.table(rows).take(pa.array(order))
     # Engines see the parts as separate batches.
-    table = pa.concat_tables([table.slice(i * len(order) // parts, len(order) // parts) for i in range(parts)])
+    table = pa.concat_tables(
+        [table.slice(i * len(order) // parts, len(order) // parts) for i in range(parts)]
+    )
     return read_trips(table, origin_tile="o", destination_tile="d", weight="w")
 
 
@@ -40,7 +42,9 @@ def _read(rows: dict[str, list], order: np.ndarray, *, parts: int = 1):
 def test_the_order_of_the_rows_leaves_no_trace_and_weights_are_clean(method):
     rows, rng = _rows(600), np.random.default_rng(1)
     asked = {"method": method, "k": 5, "protect": ["trips", "population"]}
-    one, other = (anonymize(_read(rows, rng.permutation(600), parts=parts), **asked) for parts in (1, 4))
+    one, other = (
+        anonymize(_read(rows, rng.permutation(600), parts=parts), **asked) for parts in (1, 4)
+    )
     assert one.flows.equals(other.flows)
     weights = one.flows.column("weight").to_pylist()
     assert weights
@@ -61,7 +65,13 @@ def test_the_order_of_the_rows_leaves_no_trace_in_a_folder(tmp_path):
 def test_k_trips_of_one_weight_reach_k_mean_weights():
     """Added up as doubles, ten times 0.1 is less than 1, and k times the mean may be more."""
     rows = {"o": [CELLS[0]] * 10 + [CELLS[1]] * 30, "d": [CELLS[0]] * 40, "w": [0.1] * 40}
-    release = anonymize(_read(rows, np.arange(40)), method="suppression", k=10, protect="population", max_suppressed=0)
+    release = anonymize(
+        _read(rows, np.arange(40)),
+        method="suppression",
+        k=10,
+        protect="population",
+        max_suppressed=0,
+    )
     assert sorted(release.cells.weight.tolist()) == [1.0, 3.0]
     assert release.guarantee.population == 1.0
 
@@ -72,8 +82,14 @@ def test_a_weight_is_the_sum_of_its_decimals():
     assert _read(rows, np.arange(500)).total("weight") == float(exact)
 
 
-@pytest.mark.parametrize(("weight", "is_said"), [([61.65, 0.000001, 8589934.123456], False), ([61.65, 1 / 3], True)])
+@pytest.mark.parametrize(
+    ("weight", "is_said"), [([61.65, 0.000001, 8589934.123456], False), ([61.65, 1 / 3], True)]
+)
 def test_rounding_is_never_silent(weight, is_said):
-    place = {f"{end}_{axis}": [value] * len(weight) for end in "od" for axis, value in (("lat", 48.8), ("lon", 2.3))}
+    place = {
+        f"{end}_{axis}": [value] * len(weight)
+        for end in "od"
+        for axis, value in (("lat", 48.8), ("lon", 2.3))
+    }
     notes = read_trips(pa.table({**place, "w": weight}), weight="w").intake.notes
     assert any("more than six decimals" in note for note in notes) == is_said

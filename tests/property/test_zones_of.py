@@ -1,4 +1,7 @@
-"""The zones of an earlier release on random new trips, against the obvious recount; and verified."""
+"""The zones of an earlier release on random new trips, against the obvious recount.
+
+And verified.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +20,36 @@ from samples.drafts import unchecked
 from samples.verified import findings_of
 
 #: Two neighbourhoods in one base cell, a pentagon, and one on the other side of the earth.
-PLACES = [h3.latlng_to_cell(48.85, 2.35, 2), h3.latlng_to_cell(48.2, 4.0, 2), sorted(h3.get_pentagons(2))[0]]
+PLACES = [
+    h3.latlng_to_cell(48.85, 2.35, 2),
+    h3.latlng_to_cell(48.2, 4.0, 2),
+    sorted(h3.get_pentagons(2))[0],
+]
 NEAR = [tile for place in PLACES[:2] for tile in sorted(h3.cell_to_children(place, 4))[::6]]
 FAR = [tile for place in PLACES[2:] for tile in sorted(h3.cell_to_children(place, 4))[::9]]
-trips_near = st.lists(st.tuples(st.sampled_from(NEAR), st.sampled_from(NEAR)), min_size=12, max_size=60)
-trips_anywhere = st.lists(st.tuples(st.sampled_from(NEAR + FAR), st.sampled_from(NEAR + FAR)), min_size=8, max_size=60)
+trips_near = st.lists(
+    st.tuples(st.sampled_from(NEAR), st.sampled_from(NEAR)), min_size=12, max_size=60
+)
+trips_anywhere = st.lists(
+    st.tuples(st.sampled_from(NEAR + FAR), st.sampled_from(NEAR + FAR)), min_size=8, max_size=60
+)
 K = 3
 
 
 def flows_of(trips, *, same_zones):
     table = pa.table({"o": [o for o, _ in trips], "d": [d for _, d in trips]})
-    return read_trips(table, origin_tile="o", destination_tile="d", resolution=4, same_zones=same_zones)
+    return read_trips(
+        table, origin_tile="o", destination_tile="d", resolution=4, same_zones=same_zones
+    )
 
 
 def cells_of(release):
     rows = release.flows.to_pylist()
     layered = release.kind == "layered"
     return {
-        (row["origin_zone"], row["destination_zone"], *([row["layer"]] if layered else [])): row["trips"]
+        (row["origin_zone"], row["destination_zone"], *([row["layer"]] if layered else [])): row[
+            "trips"
+        ]
         for row in rows
     }
 
@@ -44,11 +59,15 @@ def cells_of(release):
 @given(
     trips_near,
     trips_anywhere,
-    st.sampled_from(["twincut", "odkanon", "suppression", "paircut", "atg-dual", "layercut", "layercut"]),
+    st.sampled_from(
+        ["twincut", "odkanon", "suppression", "paircut", "atg-dual", "layercut", "layercut"]
+    ),
     st.sampled_from(["h3", "halves"]),
     st.booleans(),
 )
-def test_new_trips_are_recounted_over_the_earlier_zones(earlier, later, method, hierarchy, same_zones):
+def test_new_trips_are_recounted_over_the_earlier_zones(
+    earlier, later, method, hierarchy, same_zones
+):
     nested = method in ("paircut", "atg-dual", "layercut")
     how = {"same_zones": same_zones and not nested}
     with tempfile.TemporaryDirectory() as place:

@@ -1,4 +1,5 @@
-"""The planner's error by its definition, and an even spread over every pair of possible H3 tiles, without grouping."""
+"""The planner's error by its definition, and an even spread over every pair of possible H3 tiles,
+without grouping."""
 
 from __future__ import annotations
 
@@ -30,11 +31,17 @@ def even_spread(release, level: int, resolution: int) -> dict[tuple[str, str], f
     return estimate
 
 
-def area_errors(flows, level: int, estimate: dict[tuple[str, str], float]) -> tuple[float, float, float]:
+def area_errors(
+    flows, level: int, estimate: dict[tuple[str, str], float]
+) -> tuple[float, float, float]:
     """Share of the trips missing between areas, where they begin and where they end."""
-    codes = [tree.code_text(tree.leaf_node).tolist() for tree in (flows.origins, flows.destinations)]
+    codes = [
+        tree.code_text(tree.leaf_node).tolist() for tree in (flows.origins, flows.destinations)
+    ]
     true = defaultdict(float)
-    for o, d, trips in zip(flows.origin.tolist(), flows.destination.tolist(), flows.trips.tolist(), strict=True):
+    for o, d, trips in zip(
+        flows.origin.tolist(), flows.destination.tolist(), flows.trips.tolist(), strict=True
+    ):
         true[h3.cell_to_parent(codes[0][o], level), h3.cell_to_parent(codes[1][d], level)] += trips
     total = sum(true.values())
     missing = [sum(max(v - estimate.get(pair, 0.0), 0.0) for pair, v in true.items())]

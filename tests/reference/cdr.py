@@ -1,4 +1,7 @@
-"""Phone records to transitions, one person and one visit after the other: short, obvious and slow."""
+"""Phone records to transitions, one person and one visit after the other.
+
+Short, obvious and slow.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +23,24 @@ def _is_handover(visits: list[Visit], i: int, longest: float) -> bool:
     return before[0] == after[0] and after[1] - before[2] <= longest
 
 
-def transitions(records: list[Record], *, stay: float = 0, handover: float = 0) -> list[tuple[str, int, int, str, str]]:
-    """(person, last second at the origin, first at the destination, origin, destination), in order."""
+def transitions(
+    records: list[Record], *, stay: float = 0, handover: float = 0
+) -> list[tuple[str, int, int, str, str]]:
+    """(person, last second at the origin, first at the destination, origin, destination), in
+    order."""
     trips = []
     for person in sorted({person for person, _, _ in records}):
         instants: dict[int, str] = {}
         for who, second, antenna in records:
             if who == person:
                 instants[second] = min(antenna, instants.get(second, antenna))
-        visits = _joined([(antenna, second, second) for second, antenna in sorted(instants.items())])
+        visits = _joined(
+            [(antenna, second, second) for second, antenna in sorted(instants.items())]
+        )
         if handover:
-            visits = _joined([v for i, v in enumerate(visits) if not _is_handover(visits, i, handover)])
+            visits = _joined(
+                [v for i, v in enumerate(visits) if not _is_handover(visits, i, handover)]
+            )
         if stay:
             visits = _joined([v for v in visits if v[2] - v[1] >= stay])
         trips += [(person, a[2], b[1], a[0], b[0]) for a, b in pairwise(visits)]

@@ -9,7 +9,8 @@ Matrix = dict[tuple[int, int], int]
 
 
 def distance(matrix: Matrix, end: int, zone: int) -> Fraction:
-    """Returns half the sum of absolute differences between the shares of a zone's trips and of all trips."""
+    """Returns half the sum of absolute differences between the shares of a zone's trips and of all
+    trips."""
     others = {pair[1 - end] for pair in matrix}
     own = {pair[1 - end]: trips for pair, trips in matrix.items() if pair[end] == zone}
     total, whole = sum(own.values()), sum(matrix.values())
@@ -21,7 +22,8 @@ def distance(matrix: Matrix, end: int, zone: int) -> Fraction:
 
 
 def close_cells(matrix: Matrix, t: Fraction) -> Matrix:
-    """Returns the cells that are left after removing the farthest zone until none is farther than t."""
+    """Returns the cells that are left after removing the farthest zone until none is farther than
+    t."""
     while matrix:
         zones = sorted({(end, pair[end]) for pair in matrix for end in (0, 1)})
         distances = {(end, zone): distance(matrix, end, zone) for end, zone in zones}

@@ -1,7 +1,8 @@
 """What releases confine together, by listing all integer solutions: slow and obvious.
 
-Unknowns are pairs of regions; a region is the tiles that the same zones hold. Every assignment of whole numbers that
-gives the published tables is tried, and the smallest and largest value of a set of unknowns are read off.
+Unknowns are pairs of regions; a region is the tiles that the same zones hold. Every assignment of
+whole numbers that gives the published tables is tried, and the smallest and largest value of a set
+of unknowns are read off.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ MOST = 400_000
 
 @dataclass
 class Table:
-    """One release: what is published of which pair of zones, and the most in a pair of listed zones that is not."""
+    """One release: what is published of which pair of zones, and the most in a pair of listed zones
+    that is not."""
 
     cells: Mapping[Pair, int]
     most_unlisted: int | None
@@ -75,7 +77,10 @@ class Solutions:
 
     def _most(self, unknown: tuple[Tiles, Tiles]) -> int:
         held = [
-            high for t in self.tables for p, (_, high) in t.pairs.items() if high is not None and self._in(p, unknown)
+            high
+            for t in self.tables
+            for p, (_, high) in t.pairs.items()
+            if high is not None and self._in(p, unknown)
         ]
         return min(held)
 
@@ -93,13 +98,20 @@ class Solutions:
 
     def outside(self, table: int) -> set[int]:
         """The unknowns that no pair of listed zones of a table holds."""
-        return set(range(len(self.unknowns))) - {i for p in self.tables[table].pairs for i in self._rows(p)}
+        return set(range(len(self.unknowns))) - {
+            i for p in self.tables[table].pairs for i in self._rows(p)
+        }
 
     def unpublished(self, table: int) -> set[int]:
         """The unknowns that no published cell of a table holds."""
-        return set(range(len(self.unknowns))) - {i for p in self.tables[table].cells for i in self._rows(p)}
+        return set(range(len(self.unknowns))) - {
+            i for p in self.tables[table].cells for i in self._rows(p)
+        }
 
     def whole(self, pair: Pair) -> bool:
-        """Whether all regions of this pair are unknowns here: else it reaches where nothing is published."""
+        """Whether all regions of this pair are unknowns here.
+
+        Else it reaches where nothing is published.
+        """
         size = sum(len(a) * len(b) for a, b in (self.unknowns[i] for i in self._rows(pair)))
         return size == len(self.tiles(pair[0])) * len(self.tiles(pair[1]))

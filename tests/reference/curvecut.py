@@ -1,11 +1,12 @@
-"""CurveCut's cuts by trying all: every way to cut a short order into safe runs and flows that are left out."""
+"""CurveCut's cuts by trying all: every way to cut a short order into safe runs and flows that are
+left out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
 from flowveil.release.boxes import Frame
 from reference.groups import box, is_safe
 
@@ -13,7 +14,9 @@ from reference.groups import box, is_safe
 Piece = tuple[tuple[int, ...], bool]
 
 
-def all_cuts(flows: Flows, guarantee: Guarantee, order: Sequence[int]) -> Iterator[tuple[Piece, ...]]:
+def all_cuts(
+    flows: Flows, guarantee: Guarantee, order: Sequence[int]
+) -> Iterator[tuple[Piece, ...]]:
     """All cuts; flows are suppressed one by one, a run is published where it is safe."""
     if not order:
         yield ()
@@ -29,10 +32,15 @@ def all_cuts(flows: Flows, guarantee: Guarantee, order: Sequence[int]) -> Iterat
 
 def sides(frame: Frame, group: Sequence[int]) -> int:
     """The sum of the four sides of the box around flows, in centimetres."""
-    return sum((high - low + 1) * int(step) for (low, high), step in zip(box(frame, group), frame.step_cm, strict=True))
+    return sum(
+        (high - low + 1) * int(step)
+        for (low, high), step in zip(box(frame, group), frame.step_cm, strict=True)
+    )
 
 
-def cost_and_left(flows: Flows, guarantee: Guarantee, frame: Frame, cut: Sequence[Piece]) -> tuple[float, float]:
+def cost_and_left(
+    flows: Flows, guarantee: Guarantee, frame: Frame, cut: Sequence[Piece]
+) -> tuple[float, float]:
     """What the published runs cost, and the volume left out."""
     volume = flows.volume(guarantee.basis)
     cost = left = 0.0

@@ -9,7 +9,10 @@ import h3
 
 
 def ancestor(zone: str, level: int) -> str:
-    """The H3 cell of a resolution that contains a cell, or a part of one (`CELL.digits`); itself if it is coarser."""
+    """The H3 cell of a resolution that contains a cell, or a part of one (`CELL.digits`).
+
+    Itself if it is coarser.
+    """
     cell, _, part = zone.partition(".")
     if zone in ("all", "outside"):
         return zone

@@ -1,11 +1,13 @@
-"""The tree of halves, derived independently: for a release whose zones are parts of cells or of zones.
+"""The tree of halves, derived independently.
 
-Nothing here is shared with what makes the tree for the methods. For H3, all tiles are followed upwards together, one
-resolution at a time, by the bits of their codes, and through the parts between by the list of
-`reference.h3_parts`; a test holds that against what the library h3 says of each cell. For a map of one's own, the
-children of each zone are divided by the rule of docs/zones.md, one zone after the other. Flows may come with the tree
-they were read with or with the one they were published on: only their tiles, and the zones of the map, are taken from
-it.
+For a release whose zones are parts of cells or of zones.
+
+Nothing here is shared with what makes the tree for the methods. For H3, all tiles are followed
+upwards together, one resolution at a time, by the bits of their codes, and through the parts
+between by the list of `reference.h3_parts`; a test holds that against what the library h3 says of
+each cell. For a map of one's own, the children of each zone are divided by the rule of
+docs/zones.md, one zone after the other. Flows may come with the tree they were read with or with
+the one they were published on: only their tiles, and the zones of the map, are taken from it.
 """
 
 from __future__ import annotations
@@ -19,9 +21,8 @@ from typing import Any
 import h3.api.basic_int as h3_int
 import numpy as np
 
-from flowveil.flows import Flows
-from flowveil.hierarchy import OUTSIDE, OUTSIDE_CELL, Hierarchy
-from flowveil.slices import SlicedFlows
+from flowveil.core.flows import Flows
+from flowveil.core.hierarchy import OUTSIDE, OUTSIDE_CELL, Hierarchy
 from flowveil.zoning.geometry import ZoneGeography
 from flowveil.zoning.naming import named_like
 from flowveil.zoning.outside import inside_of, with_outside
@@ -33,22 +34,25 @@ _WHOLE_DEGREE = 10**7
 _ALL_NODE, _OUTSIDE_NODE = np.uint64(0), np.uint64(1)
 
 
-def on_halves(flows: Flows | SlicedFlows, *, to_the_top: bool = False) -> Flows | SlicedFlows | None:
+def on_halves(flows: Flows, *, to_the_top: bool = False) -> Flows | None:
     """The flows over trees of halves; None where their trees have none.
 
     Args:
         flows: the input.
         to_the_top: whether the trees go on above the smallest node that holds all tiles.
     """
-    trees = _trees(flows if isinstance(flows, Flows) else flows.slices[0], to_the_top=to_the_top)
+    trees = _trees(flows, to_the_top=to_the_top)
     if trees is None:
         return None
-    if isinstance(flows, Flows):
+    if not flows.slice_columns:
         return _moved(flows, trees)
-    return replace(flows, slices=tuple(_moved(part, trees) for part in flows.slices))
+    parts = [_moved(part, trees) for part in flows.slices]
+    return Flows.from_slices(flows.slice_columns, flows.slice_keys, parts, flows.every)
 
 
-def _trees(flows: Flows, *, to_the_top: bool) -> tuple[Hierarchy, Hierarchy, Hierarchy | None] | None:
+def _trees(
+    flows: Flows, *, to_the_top: bool
+) -> tuple[Hierarchy, Hierarchy, Hierarchy | None] | None:
     both = (flows.origins, flows.destinations)
     # One tree for both ends stays one.
     trees = both[:1] if both[0] is both[1] else both
@@ -60,7 +64,10 @@ def _trees(flows: Flows, *, to_the_top: bool) -> tuple[Hierarchy, Hierarchy, Hie
     if whole is None or whole.kind != "table" or not isinstance(whole.geography, ZoneGeography):
         return None
     divided = named_like(_map_tree(whole), whole)
-    ends = [_with_tiles(divided, set(leaf_codes(tree).tolist()), to_the_top=to_the_top) for tree in trees]
+    ends = [
+        _with_tiles(divided, set(leaf_codes(tree).tolist()), to_the_top=to_the_top)
+        for tree in trees
+    ]
     return ends[0], ends[-1], divided if whole is flows.whole_map else with_outside(divided)
 
 
@@ -82,14 +89,20 @@ def _moved(flows: Flows, trees: tuple[Hierarchy, Hierarchy, Hierarchy | None]) -
     if ends[0] is flows.origin and ends[1] is flows.destination:
         # All tiles keep their numbers, and so flows and persons their order.
         return on
-    order = np.argsort(ends[0].astype(np.int64) * (int(ends[1].max(initial=0)) + 1) + ends[1], kind="stable")
+    order = np.argsort(
+        ends[0].astype(np.int64) * (int(ends[1].max(initial=0)) + 1) + ends[1], kind="stable"
+    )
     return replace(
         on,
         origin=ends[0][order],
         destination=ends[1][order],
         trips=flows.trips[order],
         **flows.added(lambda values: values[order]),
-        people=None if flows.people is None else flows.people.renumber(np.argsort(order).astype(np.int32)),
+        people=(
+            None
+            if flows.people is None
+            else flows.people.renumber(np.argsort(order).astype(np.int32))
+        ),
         leaves=tuple(leaf[order] for leaf in flows.leaves),
     )
 
@@ -102,9 +115,15 @@ def _texts(codes: Any) -> Any:
 
 
 def _tree(
-    above: dict[str, str], levels: dict[str, int], geography: Any, kind: str, *, to_the_top: bool = False
+    above: dict[str, str],
+    levels: dict[str, int],
+    geography: Any,
+    kind: str,
+    *,
+    to_the_top: bool = False,
 ) -> Hierarchy:
-    """The tree of (node, parent), from the smallest node that holds all tiles on, or from the top."""
+    """The tree of (node, parent), from the smallest node that holds all tiles on, or from the
+    top."""
     children: dict[str, list[str]] = {}
     for code, parent in above.items():
         children.setdefault(parent, []).append(code)
@@ -119,10 +138,12 @@ def _tree(
     tree, node = Hierarchy.from_parents(np.array(up), np.array(codes))
     level = np.empty(len(codes), dtype=np.int32)
     level[node] = [levels[code] for code in codes]
-    return Hierarchy(parent=tree.parent, code=tree.code, geography=geography(tree), kind=kind, levels=level)
+    return Hierarchy(
+        parent=tree.parent, code=tree.code, geography=geography(tree), kind=kind, levels=level
+    )
 
 
-# ---- H3 --------------------------------------------------------------------------------------------------------------
+# ---- H3 ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +175,11 @@ class _TileCenters:
         """The mean direction of the cells right below it."""
         below = self.code[self.parent == 0]
         lat, lon = np.radians(self._of_cells(below[below != OUTSIDE])).T
-        x, y, z = (np.cos(lat) * np.cos(lon)).mean(), (np.cos(lat) * np.sin(lon)).mean(), np.sin(lat).mean()
+        x, y, z = (
+            (np.cos(lat) * np.cos(lon)).mean(),
+            (np.cos(lat) * np.sin(lon)).mean(),
+            np.sin(lat).mean(),
+        )
         return float(np.degrees(np.arctan2(z, np.hypot(x, y)))), float(np.degrees(np.arctan2(y, x)))
 
     def areas_km2(self, nodes: Any) -> Any:  # noqa: ARG002
@@ -165,9 +190,15 @@ class _TileCenters:
 
 
 def _h3_tree(
-    tiles: Any, *, to_the_top: bool, place: Callable[[int], tuple[float, float]] = h3_int.cell_to_latlng
+    tiles: Any,
+    *,
+    to_the_top: bool,
+    place: Callable[[int], tuple[float, float]] = h3_int.cell_to_latlng,
 ) -> Hierarchy:
-    """The tree of cells and parts above these tiles. A node is a cell times eight, plus the number of the part."""
+    """The tree of cells and parts above these tiles.
+
+    A node is a cell times eight, plus the number of the part.
+    """
     crossing = bool((tiles == np.uint64(OUTSIDE_CELL)).any())
     inside = tiles[tiles != np.uint64(OUTSIDE_CELL)]
     resolutions = inside >> np.uint64(52) & np.uint64(15)
@@ -184,7 +215,11 @@ def _h3_tree(
         cells = parents
     cells = _distinct(cells, inside[resolutions == 0])
     if len(cells) > 1 or to_the_top or crossing:
-        lower.append(np.concatenate((cells << np.uint64(3), np.full(int(crossing), _OUTSIDE_NODE, dtype=np.uint64))))
+        lower.append(
+            np.concatenate(
+                (cells << np.uint64(3), np.full(int(crossing), _OUTSIDE_NODE, dtype=np.uint64))
+            )
+        )
         upper.append(np.full(len(lower[-1]), _ALL_NODE, dtype=np.uint64))
     child, at = np.unique(np.concatenate([inside[:0], *lower]), return_index=True)
     parent = np.concatenate([inside[:0], *upper])[at]
@@ -206,7 +241,9 @@ def _h3_tree(
     codes = _node_texts(nodes)[np.argsort(node)]
     levels = np.empty(len(nodes), dtype=np.int32)
     levels[node] = np.select(
-        [nodes == _ALL_NODE, nodes == _OUTSIDE_NODE], [-1, 0], (nodes >> np.uint64(55) & np.uint64(15)).astype(np.int32)
+        [nodes == _ALL_NODE, nodes == _OUTSIDE_NODE],
+        [-1, 0],
+        (nodes >> np.uint64(55) & np.uint64(15)).astype(np.int32),
     )
     where = _TileCenters(codes, tree.parent, place)
     return Hierarchy(parent=tree.parent, code=codes, geography=where, kind="halves", levels=levels)
@@ -220,7 +257,8 @@ def _nodes_of(tiles: Any) -> Any:
 def _by_first_tile(up: Any, tiles: Any) -> Any:
     """A number for each node, by the first of some tiles inside it, parents before children.
 
-    Siblings in this order keep the order of tiles, wherever the tiles of every node are consecutive.
+    Siblings in this order keep the order of tiles, wherever the tiles of every node are
+    consecutive.
     """
     first, height = np.full(len(up), len(tiles)), np.zeros(len(up), dtype=np.int64)
     at, place, step = tiles, np.arange(len(tiles)), 0
@@ -235,7 +273,10 @@ def _by_first_tile(up: Any, tiles: Any) -> Any:
 
 
 def _distinct(*values: Any) -> Any:
-    """The distinct ones of all, in order; numpy.unique looks each up in a table, which takes longer than sorting."""
+    """The distinct ones of all, in order.
+
+    Numpy.unique looks each up in a table, which takes longer than sorting.
+    """
     ordered = np.sort(np.concatenate(values))
     return ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
 
@@ -250,11 +291,14 @@ def _node_texts(nodes: Any) -> Any:
     return texts
 
 
-# ---- a map of one's own ----------------------------------------------------------------------------------------------
+# ---- a map of one's own --------------------------------------------------------------------------
 
 
 def _map_tree(whole: Hierarchy) -> Hierarchy:
-    """The zones of a map, and parts of them between: whatever parts it has already are left out first."""
+    """The zones of a map, and parts of them between.
+
+    Whatever parts it has already are left out first.
+    """
     codes, up = whole.code.tolist(), whole.parent.tolist()
     above: dict[str, str] = {}
     for node, code in enumerate(codes):
@@ -288,8 +332,13 @@ def _map_tree(whole: Hierarchy) -> Hierarchy:
     return _tree(above, levels, where, "table")
 
 
-def _points(whole: Hierarchy, children: dict[str, list[str]], root: str) -> dict[str, tuple[float, float]]:
-    """The mean of the tiles of each zone, in ten-millionths of a degree; longitude from that of the first tile on."""
+def _points(
+    whole: Hierarchy, children: dict[str, list[str]], root: str
+) -> dict[str, tuple[float, float]]:
+    """The mean of the tiles of each zone, in ten-millionths of a degree.
+
+    Longitude from that of the first tile on.
+    """
     assert whole.geography is not None
     lat, lon = whole.geography.centers(leaves(whole))
     tiles = leaf_codes(whole).tolist()
@@ -307,7 +356,11 @@ def _points(whole: Hierarchy, children: dict[str, list[str]], root: str) -> dict
             sums[zone] = (at[zone][0], (at[zone][1] - origin + half) % (2 * half) - half, 1)
         else:
             below = [sums[child] for child in children[zone]]
-            sums[zone] = (sum(b[0] for b in below), sum(b[1] for b in below), sum(b[2] for b in below))
+            sums[zone] = (
+                sum(b[0] for b in below),
+                sum(b[1] for b in below),
+                sum(b[2] for b in below),
+            )
     return {zone: (y / n, x / n) for zone, (y, x, n) in sums.items()}
 
 
@@ -326,8 +379,12 @@ def _divide(
     north_south = [points[zone][0] for zone in zones]
     west_east = [points[zone][1] for zone in zones]
     middle = math.radians((min(north_south) + max(north_south)) / 2 / _WHOLE_DEGREE)
-    is_wide = (max(west_east) - min(west_east)) * math.cos(middle) > max(north_south) - min(north_south)
-    ordered = sorted(zones, key=lambda zone: (*(points[zone][::-1] if is_wide else points[zone]), zone))
+    is_wide = (max(west_east) - min(west_east)) * math.cos(middle) > max(north_south) - min(
+        north_south
+    )
+    ordered = sorted(
+        zones, key=lambda zone: (*(points[zone][::-1] if is_wide else points[zone]), zone)
+    )
     cut = len(zones) - len(zones) // 2
     for number, half in enumerate((ordered[:cut], ordered[cut:]), start=1):
         if len(half) == 1:
@@ -354,14 +411,18 @@ def _with_tiles(whole: Hierarchy, tiles: set[str], *, to_the_top: bool) -> Hiera
 
     def where(tree: Hierarchy) -> ZoneGeography:
         assert isinstance(whole.geography, ZoneGeography)
-        return whole.geography.take(np.array([number[code] for code in tree.code.tolist()], dtype=np.int32))
+        return whole.geography.take(
+            np.array([number[code] for code in tree.code.tolist()], dtype=np.int32)
+        )
 
     return _tree(above, levels, where, "table", to_the_top=to_the_top)
 
 
 def leaves(tree: Hierarchy) -> Any:
     """The nodes without children: the tiles, in their order."""
-    return np.flatnonzero(np.bincount(tree.parent[1:], minlength=len(tree.parent)) == 0).astype(np.int32)
+    return np.flatnonzero(np.bincount(tree.parent[1:], minlength=len(tree.parent)) == 0).astype(
+        np.int32
+    )
 
 
 def leaf_codes(tree: Hierarchy) -> Any:

@@ -8,9 +8,11 @@ import h3
 
 
 def even_estimate(cells, level: int, resolution: int) -> dict[tuple[str, str], float]:
-    """Cells (origin cells, destination cells, trips, layer) spread evenly over pairs of tiles, area by area.
+    """Cells (origin cells, destination cells, trips, layer) spread evenly over pairs of tiles, area
+    by area.
 
-    Later layers go where no earlier layer has a cell, each pair of areas by the share that is left of it.
+    Later layers go where no earlier layer has a cell, each pair of areas by the share that is left
+    of it.
     """
     found: dict[tuple[str, str], float] = defaultdict(float)
     left: dict[tuple[str, str], float] = defaultdict(lambda: 1.0)
@@ -21,7 +23,9 @@ def even_estimate(cells, level: int, resolution: int) -> dict[tuple[str, str], f
             if number != layer:
                 continue
             tiles = [tiles_by_area(zone, level, resolution) for zone in (origins, destinations)]
-            weight = {(a, b): m * n * left[a, b] for a, m in tiles[0].items() for b, n in tiles[1].items()}
+            weight = {
+                (a, b): m * n * left[a, b] for a, m in tiles[0].items() for b, n in tiles[1].items()
+            }
             total = sum(weight.values())
             for (a, b), w in weight.items():
                 found[a, b] += trips * w / total

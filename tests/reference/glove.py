@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
 from flowveil.release.boxes import Frame
 from reference.groups import box, is_safe
 
 
 def reach(frame: Frame, group) -> int:
-    return sum((high - low) * int(step) for (low, high), step in zip(box(frame, group), frame.step_cm, strict=True))
+    return sum(
+        (high - low) * int(step)
+        for (low, high), step in zip(box(frame, group), frame.step_cm, strict=True)
+    )
 
 
 def stretch(flows: Flows, guarantee: Guarantee, frame: Frame, a, b) -> float:
@@ -22,9 +25,17 @@ def stretch(flows: Flows, guarantee: Guarantee, frame: Frame, a, b) -> float:
 
 
 def glove(
-    flows: Flows, guarantee: Guarantee, frame: Frame, *, near: set[tuple[int, int]], max_suppressed: float
+    flows: Flows,
+    guarantee: Guarantee,
+    frame: Frame,
+    *,
+    near: set[tuple[int, int]],
+    max_suppressed: float,
 ) -> set[frozenset[int]]:
-    """The published groups of flows. ``near`` has the pairs of flows that are neighbours, smaller number first."""
+    """The published groups of flows.
+
+    ``near`` has the pairs of flows that are neighbours, smaller number first.
+    """
 
     def cost(a: int, b: int) -> float:
         return stretch(flows, guarantee, frame, groups[a], groups[b])
@@ -60,7 +71,9 @@ def publish(flows, guarantee, frame, groups, short, max_suppressed) -> set[froze
             del groups[left]
         else:
             others = [g for g in groups if g != left]
-            into = min(others, key=lambda g: (stretch(flows, guarantee, frame, groups[g], groups[left]), g))
+            into = min(
+                others, key=lambda g: (stretch(flows, guarantee, frame, groups[g], groups[left]), g)
+            )
             groups[into] += groups.pop(left)
             held[into] += held[left]
     costly = [g for g in groups if reach(frame, groups[g]) > 0 and held[g] <= budget]

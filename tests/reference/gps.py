@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 
-def slow_stays(rows: list[tuple[int, int, int]], *, dwell_minutes: int, radius_steps: float) -> list[bool]:
+def slow_stays(
+    rows: list[tuple[int, int, int]], *, dwell_minutes: int, radius_steps: float
+) -> list[bool]:
     """Which of (person, minute, place) belong to a stay; rows are sorted."""
     inside = [False] * len(rows)
     for i, (person, minute, place) in enumerate(rows):

@@ -1,9 +1,10 @@
 """Whether outlines are the unions of H3 cells that codes mean.
 
-An outline that is the union of a zone's cells of one resolution has such a cell of the zone on one side of every edge,
-a cell that is not of the zone on the other, and corners of the first at both ends. A valid polygon that is so all
-around cannot be another one. Asked of the library h3, point by point: nothing is dissolved here, and nothing is shared
-with what drew the outlines. The edges of all outlines are looked at together, and one between two zones once.
+An outline that is the union of a zone's cells of one resolution has such a cell of the zone on one
+side of every edge, a cell that is not of the zone on the other, and corners of the first at both
+ends. A valid polygon that is so all around cannot be another one. Asked of the library h3, point by
+point: nothing is dissolved here, and nothing is shared with what drew the outlines. The edges of
+all outlines are looked at together, and one between two zones once.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def finest_level(zones: Zones) -> int:
 
 
 def are_drawn(outlines: NDArray[np.object_], zones: Zones, finest: int) -> Truths:
-    """Whether each outline is the union of the descendants of its zone's cells at a resolution, rounded."""
+    """Whether each outline is the union of the descendants of its zone's cells at a resolution,
+    rounded."""
     kind = shapely.get_type_id(outlines)
     polygonal = (kind == shapely.GeometryType.POLYGON) | (kind == shapely.GeometryType.MULTIPOLYGON)
     drawn: Truths = polygonal & ~shapely.is_empty(outlines) & shapely.is_valid(outlines)
@@ -79,9 +81,11 @@ def is_drawn(outline: Any, cells: Sequence[int], finest: int) -> bool:
 
 
 def _are_plain(outlines: NDArray[np.object_], zones: Zones) -> Truths:
-    """Whether each outline is one ring, or several far from each other that hold all of its zone's cells.
+    """Whether each outline is one ring, or several far from each other that hold all of its zone's
+    cells.
 
-    Only everything may be in several pieces: base cells that are far from each other. None of them is missing.
+    Only everything may be in several pieces: base cells that are far from each other. None of them
+    is missing.
     """
     parts, of = shapely.get_parts(outlines, return_index=True)
     n_parts = np.bincount(of, minlength=len(outlines))
@@ -95,18 +99,24 @@ def _are_plain(outlines: NDArray[np.object_], zones: Zones) -> Truths:
 
 
 def _are_one_ring(parts: NDArray[np.object_]) -> Truths:
-    """Whether each polygon is one ring from its smallest corner, counterclockwise: else it could carry a message."""
+    """Whether each polygon is one ring from its smallest corner, counterclockwise.
+
+    Else it could carry a message.
+    """
     rings = shapely.get_exterior_ring(parts)
     points, of = shapely.get_coordinates(rings, return_index=True)
     first = points[np.searchsorted(of, of)]
-    smaller = (points[:, 0] < first[:, 0]) | ((points[:, 0] == first[:, 0]) & (points[:, 1] < first[:, 1]))
+    smaller = (points[:, 0] < first[:, 0]) | (
+        (points[:, 0] == first[:, 0]) & (points[:, 1] < first[:, 1])
+    )
     single: Truths = (shapely.get_num_interior_rings(parts) == 0) & shapely.is_ccw(rings)
     single[of[smaller]] = False
     return single
 
 
 def _separate(outlines: NDArray[np.object_], zones: Zones, finest: int) -> Truths:
-    """Whether every edge of each outline has its zone on one side only, with a corner of a cell of it at both ends."""
+    """Whether every edge of each outline has its zone on one side only, with a corner of a cell of
+    it at both ends."""
     rings, points, ring, of = _rings(outlines)
     on_frame = (np.abs(points[:, 0]) == 180) | (np.abs(points[:, 1]) == 90)
     edge = np.flatnonzero((ring[1:] == ring[:-1]) & ~(on_frame[1:] & on_frame[:-1]))
@@ -121,7 +131,9 @@ def _separate(outlines: NDArray[np.object_], zones: Zones, finest: int) -> Truth
     is_left, is_right = (_lie_in(side, zone, zones) for side in (left, right))
     separate[zone[is_left == is_right]] = False
     inside = np.where(is_left, left, right)
-    for end, near in zip((edge, edge + 1), _at_corners((points[edge], points[edge + 1]), inside), strict=True):
+    for end, near in zip(
+        (edge, edge + 1), _at_corners((points[edge], points[edge + 1]), inside), strict=True
+    ):
         separate[zone[~(near | on_frame[end])]] = False
     return separate
 
@@ -135,19 +147,30 @@ def _rings(outlines: NDArray[np.object_]) -> tuple[NDArray[np.object_], Floats, 
 
 
 def _sides(points: Floats, edge: Numbers, finest: int) -> tuple[Cells, Cells, Truths]:
-    """The cells on both sides of each edge, which begins at a point and ends at the next; and whether it has sides.
+    """The cells on both sides of each edge, which begins at a point and ends at the next.
 
-    Which side is left goes by the corners and not by the way: an edge that two zones share is looked at once.
+    And whether it has sides.
+
+    Which side is left goes by the corners and not by the way: an edge that two zones share is
+    looked at once.
     """
-    corner, number = np.unique(np.ascontiguousarray(points).view(np.complex128).ravel(), return_inverse=True)
-    low, high = np.minimum(number[edge], number[edge + 1]), np.maximum(number[edge], number[edge + 1])
+    corner, number = np.unique(
+        np.ascontiguousarray(points).view(np.complex128).ravel(), return_inverse=True
+    )
+    low, high = (
+        np.minimum(number[edge], number[edge + 1]),
+        np.maximum(number[edge], number[edge + 1]),
+    )
     distinct, which = np.unique(low * len(corner) + high, return_inverse=True)
     at = _vectors(np.column_stack((corner.real, corner.imag)))
     start, stop = at[distinct // max(len(corner), 1)], at[distinct % max(len(corner), 1)]
     length, across = np.linalg.norm(stop - start, axis=1), np.cross(start, stop - start)
     wide = np.linalg.norm(across, axis=1)
     sound = (length > 0) & (wide > 0)
-    middle, aside = (start + stop)[sound] / 2, across[sound] * (_ASIDE * length[sound] / wide[sound])[:, None]
+    middle, aside = (
+        (start + stop)[sound] / 2,
+        across[sound] * (_ASIDE * length[sound] / wide[sound])[:, None],
+    )
     left, right = np.zeros((2, len(distinct)), dtype=np.uint64)
     for side, places in ((left, middle + aside), (right, middle - aside)):
         side[sound] = [h3_int.latlng_to_cell(lat, lon, finest) for lat, lon in _degrees(places)]
@@ -155,7 +178,9 @@ def _sides(points: Floats, edge: Numbers, finest: int) -> tuple[Cells, Cells, Tr
 
 
 def _lie_in(found: Cells, zone: Numbers, zones: Zones) -> Truths:
-    """Whether each cell is in its zone, whose cells are coarser and of one level: a cell begins as those above it do.
+    """Whether each cell is in its zone, whose cells are coarser and of one level.
+
+    A cell begins as those above it do.
 
     Behind the resolution there are seven bits for the base cell, then three for each level.
     """
@@ -176,7 +201,8 @@ def _lie_in(found: Cells, zone: Numbers, zones: Zones) -> Truths:
 
 
 def _at_corners(ends: tuple[Floats, Floats], cells: Cells) -> list[Truths]:
-    """Whether the points at both ends of edges are corners of the cell at each edge, but for rounding."""
+    """Whether the points at both ends of edges are corners of the cell at each edge, but for
+    rounding."""
     distinct, number = np.unique(cells, return_inverse=True)
     # The first corner replaces those that a cell lacks.
     bounds = [h3_int.cell_to_boundary(cell) for cell in distinct.tolist()]
@@ -200,12 +226,15 @@ def _vectors(points: Floats) -> Floats:
 def _degrees(vectors: Floats) -> list[list[float]]:
     """Latitude and longitude."""
     x, y, z = vectors.T
-    points: list[list[float]] = np.degrees(np.column_stack((np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x)))).tolist()
+    points: list[list[float]] = np.degrees(
+        np.column_stack((np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x)))
+    ).tolist()
     return points
 
 
 def areas_km2(outlines: NDArray[np.object_], zones: Zones) -> Floats:
-    """The area of each outline on the sphere: of triangles of great circles, all with one corner in its ring's middle.
+    """The area of each outline on the sphere: of triangles of great circles, all with one corner in
+    its ring's middle.
 
     What may be larger than half of the globe is laid flat instead.
     """
@@ -220,7 +249,9 @@ def areas_km2(outlines: NDArray[np.object_], zones: Zones) -> Floats:
     a, b, m = at[edge], at[edge + 1], middle[ring[edge]]
     # The volume of the three corners, from differences: they are as small as the zone is.
     volume = (np.cross(a - m, b - m) * m).sum(axis=1)
-    excess = 2 * np.arctan2(volume, 1 + (a * b).sum(axis=1) + (a * m).sum(axis=1) + (b * m).sum(axis=1))
+    excess = 2 * np.arctan2(
+        volume, 1 + (a * b).sum(axis=1) + (a * m).sum(axis=1) + (b * m).sum(axis=1)
+    )
     of_ring = np.abs(np.bincount(ring[edge], weights=excess, minlength=len(rings)))
     signed = np.where(_are_outer(outlines), of_ring, -of_ring)
     total: Floats = np.bincount(of, weights=signed, minlength=len(outlines)).astype(np.float64)
@@ -248,7 +279,10 @@ def area_km2(outline: Any, cells: Sequence[int]) -> float:
 
 
 def area_tolerances(outlines: NDArray[np.object_]) -> Floats:
-    """How much of its area each outline may be off: loose where it is cut at the edge of the map, or goes around it."""
+    """How much of its area each outline may be off.
+
+    Loose where it is cut at the edge of the map, or goes around it.
+    """
     points, of = shapely.get_coordinates(outlines, return_index=True)
     loose = np.full(len(outlines), _SHARE)
     loose[of[np.abs(points[:, 0]) >= 180]] = 1e-3

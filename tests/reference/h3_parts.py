@@ -19,7 +19,8 @@ _PARTS_OF_CHILD = {
 }
 
 
-#: The digits of every part there is, and of those of pentagons, which have no child 1; numbered from 1 on.
+#: The digits of every part there is, and of those of pentagons, which have no child 1; numbered
+#: from 1 on.
 PARTS = ("04", "26", "0246", "13", "135", "35")
 #: Base cells of H3 that are pentagons.
 PENTAGONS = (4, 14, 24, 38, 49, 58, 63, 72, 83, 97, 107, 117)
@@ -40,10 +41,11 @@ _OF_HEXAGONS, _OF_PENTAGONS = _part_numbers(pentagon=False), _part_numbers(penta
 
 
 def parts_above(cells: Any, resolution: int) -> tuple[Any, Any, Any]:
-    """The parents of cells of one resolution, and the numbers of the small and of the large part between.
+    """The parents of cells of one resolution, and the numbers of the small and of the large part
+    between.
 
-    From the bits of a cell: four for its resolution, then seven for the base cell and three for each resolution, all
-    set below its own.
+    From the bits of a cell: four for its resolution, then seven for the base cell and three for
+    each resolution, all set below its own.
     """
     shift = np.uint64(3 * (15 - resolution))
     digit = (cells >> shift & np.uint64(7)).astype(np.int64)
@@ -65,7 +67,9 @@ def numbers_of(codes: Any) -> Any:
     """The inverse of `hexadecimal`, for a whole array."""
     digits = np.full((len(codes), 16), ord("0"), dtype=np.uint8)
     digits[:, 1:] = np.ascontiguousarray(codes.astype("S15")).view(np.uint8).reshape(-1, 15)
-    return np.frombuffer(bytes.fromhex(digits.tobytes().decode("ascii")), dtype=">u8").astype(np.uint64)
+    return np.frombuffer(bytes.fromhex(digits.tobytes().decode("ascii")), dtype=">u8").astype(
+        np.uint64
+    )
 
 
 def parts_around(cell: int, parent: int, resolution: int) -> list[str]:
@@ -77,7 +81,10 @@ def parts_around(cell: int, parent: int, resolution: int) -> list[str]:
 
 
 def cells_in(code: str) -> list[int]:
-    """The H3 cells that a code names, in increasing order: a cell, or the children that make a part; else nothing."""
+    """The H3 cells that a code names, in increasing order.
+
+    A cell, or the children that make a part; else nothing.
+    """
     name, dot, digits = code.partition(".")
     try:
         cell = int(name, 16)

@@ -1,4 +1,5 @@
-"""Halves, as the agreement says them: an H3 cell's children by their digits, two parts, two of these, single children.
+"""Halves, as the agreement says them: an H3 cell's children by their digits, two parts, two of
+these, single children.
 
 Slow and obvious: strings and sets, cell by cell.
 """

@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from flowveil.flows import Flows
+from flowveil.core.flows import Flows
 from reference.trees import leaf_nodes
 
 DIGITS = 80
@@ -42,7 +42,8 @@ def splits(trips: int, largest: int | None = None) -> Iterator[list[int]]:
 
 
 def threshold(bound: int, scale: float, delta: float) -> int:
-    """The smallest count to publish from, by trying every number and every split of up to ``bound`` trips."""
+    """The smallest count to publish from, by trying every number and every split of up to ``bound``
+    trips."""
     least = 1
     while True:
         with localcontext(prec=DIGITS):
@@ -57,9 +58,17 @@ def threshold(bound: int, scale: float, delta: float) -> int:
 
 
 def bounded_counts(flows: Flows, bound: int | None) -> dict[tuple[str, str], int]:
-    """The trips of each pair of tiles that are counted, by code: at most ``bound`` of each person, evenly spread."""
-    names = [tree.code_text(np.array(leaf_nodes(tree))).tolist() for tree in (flows.origins, flows.destinations)]
-    pairs = [(names[0][o], names[1][d]) for o, d in zip(flows.origin, flows.destination, strict=True)]
+    """The trips of each pair of tiles that are counted, by code.
+
+    At most ``bound`` of each person, evenly spread.
+    """
+    names = [
+        tree.code_text(np.array(leaf_nodes(tree))).tolist()
+        for tree in (flows.origins, flows.destinations)
+    ]
+    pairs = [
+        (names[0][o], names[1][d]) for o, d in zip(flows.origin, flows.destination, strict=True)
+    ]
     counts: dict[tuple[str, str], int] = defaultdict(int)
     if bound is None:
         for pair, trips in zip(pairs, flows.trips.tolist(), strict=True):
@@ -67,7 +76,9 @@ def bounded_counts(flows: Flows, bound: int | None) -> dict[tuple[str, str], int
         return dict(counts)
     made: dict[int, list[tuple[str, str]]] = defaultdict(list)
     people = flows.people
-    for flow, person, trips in zip(people.cell.tolist(), people.person.tolist(), people.trips.tolist(), strict=True):
+    for flow, person, trips in zip(
+        people.cell.tolist(), people.person.tolist(), people.trips.tolist(), strict=True
+    ):
         made[person] += [pairs[flow]] * trips
     for trips in made.values():
         n = len(trips)

@@ -8,23 +8,32 @@ from itertools import product
 import numpy as np
 from pyproj import Geod
 
+from flowveil.publishing.release import Release
 from flowveil.release.plan import NodeZones
-from flowveil.release.release import Release
 from flowveil.zoning.public_map import Rectangles
 
 
-def measures(release: Release, basis: str) -> dict[str, float]:
+def measures(release: Release, basis: str, least: float = 0.0) -> dict[str, float]:
+    """``least``: the papers' threshold of an equivalence class, in the unit of the basis."""
     flows, plan = release.input, release.plan
     value = flows.trips if basis == "trips" else flows.weight
     total = float(value.sum())
-    raw = {(int(o), int(d)): float(v) for o, d, v in zip(flows.origin, flows.destination, value, strict=True)}
+    raw = {
+        (int(o), int(d)): float(v)
+        for o, d, v in zip(flows.origin, flows.destination, value, strict=True)
+    }
 
     # Tiles of each zone and volume of each published cell, straight from the plan.
-    tiles_o, tiles_d = tiles_of(flows.origins, plan.origin_zones), tiles_of(flows.destinations, plan.destination_zones)
+    tiles_o, tiles_d = (
+        tiles_of(flows.origins, plan.origin_zones),
+        tiles_of(flows.destinations, plan.destination_zones),
+    )
     cells: dict[tuple[int, int], float] = defaultdict(float)
     for f in np.flatnonzero(plan.kept):
         cells[int(plan.origin_zone[f]), int(plan.destination_zone[f])] += float(value[f])
     published = sum(cells.values())
+    classes = {pair: v for pair, v in cells.items() if v >= least}
+    in_classes = sum(classes.values())
 
     loss = distance = 0.0
     for o, d in product(range(flows.origins.n_tiles), range(flows.destinations.n_tiles)):
@@ -34,27 +43,36 @@ def measures(release: Release, basis: str) -> dict[str, float]:
         loss += abs(rebuilt - raw.get((o, d), 0.0))
         distance += abs(rebuilt / published - raw.get((o, d), 0.0) / total) if published else 0.0
     return {
-        "c_dm": sum(v * v for v in cells.values()) + total * (total - published),
-        "mean_generalization_error": sum(v * (len(tiles_o[a]) + len(tiles_d[b])) for (a, b), v in cells.items())
-        / published,
+        "c_dm": sum(v * v for v in classes.values()) + total * (total - in_classes),
+        "mean_generalization_error": (
+            sum(v * (len(tiles_o[a]) + len(tiles_d[b])) for (a, b), v in classes.items())
+            / in_classes
+            if in_classes
+            else None
+        ),
         "reconstruction_loss": loss / total,
         "distribution_distance": distance,
         "suppressed_share": 1 - published / total,
         "n_cells": len(cells),
         "n_origin_zones": len({a for a, _ in cells}),
         "n_destination_zones": len({b for _, b in cells}),
-        "mean_class": published / len(cells),
+        "mean_class": in_classes / len(classes) if in_classes else None,
     }
 
 
 def tiles_of(tree, zones) -> dict[int, set[int]]:
-    """The tiles below each node, or with their centre in each box: west and south edges belong to a box."""
+    """The tiles below each node, or with their centre in each box.
+
+    West and south edges belong to a box.
+    """
     if isinstance(zones, NodeZones):
         return {z: set(tiles(tree, zones.nodes[z])) for z in range(len(zones))}
     lat, lon = tree.geography.centers(tree.leaf_node)
     lon = np.where(lon >= 180, lon - 360, lon)
     inside: dict[int, set[int]] = {}
-    for z, outline in enumerate(Rectangles.from_codes(zones.codes(np.arange(len(zones))).tolist()).polygons()):
+    for z, outline in enumerate(
+        Rectangles.from_codes(zones.codes(np.arange(len(zones))).tolist()).polygons()
+    ):
         inside[z] = set()
         for part in getattr(outline, "geoms", [outline]):
             west, south, east, north = part.bounds
@@ -75,7 +93,12 @@ def distances(release: Release, basis: str) -> list[tuple[float, float]]:
     for f in np.flatnonzero(plan.kept):
         for tree, tile, zones, zone in (
             (flows.origins, flows.origin[f], plan.origin_zones, plan.origin_zone[f]),
-            (flows.destinations, flows.destination[f], plan.destination_zones, plan.destination_zone[f]),
+            (
+                flows.destinations,
+                flows.destination[f],
+                plan.destination_zones,
+                plan.destination_zone[f],
+            ),
         ):
             (lat0,), (lon0,) = tree.geography.centers(np.array([tree.leaf_node[tile]]))
             (lat1,), (lon1,) = zones.centers(np.array([zone]))

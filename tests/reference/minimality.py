@@ -1,4 +1,7 @@
-"""The parts of published cells, one by one: what `flowveil.audit.shadow_releases` counts in whole columns."""
+"""The parts of published cells, one by one.
+
+What `flowveil.analysis.shadow_releases` counts in whole columns.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ import numpy as np
 
 
 def short_parts(release, k):
-    """Of each unit (end, zone; or end, cell of nested zones) with several parts: how many are below k trips, if any."""
+    """Of each unit (end, zone.
+
+    Or end, cell of nested zones) with several parts: how many are below k trips, if any.
+    """
     flows, plan, cells = release.input, release.plan, release.cells
     found = {}
     for end, (zones, zone_of_cell, tile_of_flow) in enumerate(
@@ -26,7 +32,10 @@ def short_parts(release, k):
             while len(children) == 1:
                 children = np.flatnonzero(tree.parent == children[0])
             tile = tile_of_flow[flow]
-            part = next((int(c) for c in children if tree.leaf_start[c] <= tile < tree.leaf_stop[c]), int(node))
+            part = next(
+                (int(c) for c in children if tree.leaf_start[c] <= tile < tree.leaf_stop[c]),
+                int(node),
+            )
             unit = (end, int(node) if plan.homogeneous else int(cell))
             parts.setdefault(unit, set()).add(part)
             held[unit, int(cell), part] += int(flows.trips[flow])

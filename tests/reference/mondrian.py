@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
 from flowveil.release.boxes import Frame
 from reference.groups import is_safe
 
 
-def mondrian(flows: Flows, guarantee: Guarantee, frame: Frame, *, strict: bool) -> set[frozenset[int]]:
+def mondrian(
+    flows: Flows, guarantee: Guarantee, frame: Frame, *, strict: bool
+) -> set[frozenset[int]]:
     """The final partitions, as sets of flows."""
 
     def recurse(group: list[int]) -> set[frozenset[int]]:
@@ -36,7 +38,9 @@ def proposed_cuts(
             continue
         ordered = sorted(group, key=lambda f: (frame.point[d, f], f))
         total = sum(volume[f] for f in ordered)
-        median = next(i for i in range(len(ordered)) if 2 * sum(volume[f] for f in ordered[: i + 1]) >= total)
+        median = next(
+            i for i in range(len(ordered)) if 2 * sum(volume[f] for f in ordered[: i + 1]) >= total
+        )
         at = frame.point[d, ordered[median]]
         if strict:
             before = sum(frame.point[d, f] < at for f in ordered)
@@ -45,7 +49,9 @@ def proposed_cuts(
             before, after = median, median + 1
 
         def inequality(place: int, ordered=ordered) -> float:
-            return abs(sum(volume[f] for f in ordered[:place]) - sum(volume[f] for f in ordered[place:]))
+            return abs(
+                sum(volume[f] for f in ordered[:place]) - sum(volume[f] for f in ordered[place:])
+            )
 
         places = [after, before] if inequality(after) <= inequality(before) else [before, after]
         cuts += [(ordered[:place], ordered[place:]) for place in places]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Hierarchy
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
+from flowveil.core.hierarchy import Hierarchy
 from reference.trees import ancestors, children, is_safe, leaf_nodes, tiles_below, volume
 
 
@@ -49,7 +49,8 @@ class Axis:
         self.zones = {leaves[t] for t in tile_volume}
         below = {v: tiles_below(tree, v) & set(tile_volume) for v in range(tree.n_nodes)}
         self.total = {v: sum(tile_volume[t] for t in tiles) for v, tiles in below.items()}
-        # The tree of the remaining tiles: nodes with none are gone, the root is the smallest node with all.
+        # The tree of the remaining tiles: nodes with none are gone, the root is the smallest node
+        # with all.
         holding_all = [v for v in below if below[v] == set(tile_volume)]
         root = max(holding_all, key=lambda v: tree.depth[v])
         self.inner = [v for v in range(root, tree.stop[root]) if below[v] and children(tree, v)]
@@ -99,11 +100,16 @@ def odkanon(
     while True:
         cells = defaultdict(list)
         for f in rows:
-            cells[origins.zone_of(flows.origin[f]), destinations.zone_of(flows.destination[f])].append(f)
+            cells[
+                origins.zone_of(flows.origin[f]), destinations.zone_of(flows.destination[f])
+            ].append(f)
         short = {cell: fs for cell, fs in cells.items() if not is_safe(flows, fs, guarantee)}
         if not short:
             break
-        if budget == "volume" and sum(volume(flows, f, guarantee) for fs in short.values() for f in fs) <= allowed:
+        if (
+            budget == "volume"
+            and sum(volume(flows, f, guarantee) for fs in short.values() for f in fs) <= allowed
+        ):
             break
         ratio = len(origins.zones) / len(destinations.zones)
         if ratio > start * 1.03:

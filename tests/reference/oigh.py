@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Hierarchy
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
+from flowveil.core.hierarchy import Hierarchy
 from reference.trees import ancestors, children, is_safe, leaf_nodes, tiles_below, volume
 
 
 def cuts(tree: Hierarchy) -> list[list[int]]:
-    """For every level from the tiles to the root, the zone of every tile, going up level by level."""
+    """For every level from the tiles to the root, the zone of every tile, going up level by
+    level."""
     leaves = leaf_nodes(tree)
     kids = {v: children(tree, v) for v in range(tree.n_nodes)}
     inner = [v for v in kids if kids[v]]
@@ -46,9 +47,13 @@ def oigh(
             cells = defaultdict(list)
             for f in range(len(flows)):
                 cells[cuts_o[i][flows.origin[f]], cuts_d[j][flows.destination[f]]].append(f)
-            published = {cell: rows for cell, rows in cells.items() if is_safe(flows, rows, guarantee)}
+            published = {
+                cell: rows for cell, rows in cells.items() if is_safe(flows, rows, guarantee)
+            }
             kept_at[i, j] = {f: cell for cell, rows in published.items() for f in rows}
-            lost = sum(volume(flows, f, guarantee) for f in range(len(flows)) if f not in kept_at[i, j])
+            lost = sum(
+                volume(flows, f, guarantee) for f in range(len(flows)) if f not in kept_at[i, j]
+            )
             if lost <= allowed:
                 whole = sum(volume(flows, f, guarantee) for f in kept_at[i, j])
                 average = whole / len(published) if published else float("inf")

@@ -6,23 +6,32 @@ from collections.abc import Iterable
 from functools import cache
 from itertools import product
 
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Hierarchy
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
+from flowveil.core.hierarchy import Hierarchy
 from reference.trees import is_safe, persons_by_flow, tiles_below, volume
 
 
-def all_divisions(flows: Flows, guarantee: Guarantee, weights: tuple[float, ...] = ()) -> set[tuple[float, float]]:
-    """Cost and published volume of every division: of every way to publish, divide or suppress, pair after pair.
+def all_divisions(
+    flows: Flows, guarantee: Guarantee, weights: tuple[float, ...] = ()
+) -> set[tuple[float, float]]:
+    """Cost and published volume of every division.
 
-    Where columns fold, each is one more end: its width costs some tiles, and only what k people share is named.
+    Of every way to publish, divide or suppress, pair after pair.
+
+    Where columns fold, each is one more end: its width costs some tiles, and only what k people
+    share is named.
     """
     trees, ends = [tree for tree, _ in flows.ends], [leaf for _, leaf in flows.ends]
 
     @cache
     def outcomes(*nodes: int) -> frozenset[tuple[float, float]]:
         below = [tiles_below(tree, node) for tree, node in zip(trees, nodes, strict=True)]
-        rows = [f for f in range(len(flows)) if all(end[f] in tiles for end, tiles in zip(ends, below, strict=True))]
+        rows = [
+            f
+            for f in range(len(flows))
+            if all(end[f] in tiles for end, tiles in zip(ends, below, strict=True))
+        ]
         found = {(0.0, 0.0)}
         if not rows:
             return frozenset(found)
@@ -41,17 +50,27 @@ def all_divisions(flows: Flows, guarantee: Guarantee, weights: tuple[float, ...]
 
 def width(flows: Flows, nodes: tuple[int, ...], weights: tuple[float, ...]) -> float:
     """The tiles that the widths of these nodes of folds are worth."""
-    return sum(w * float(fold.width[node]) for w, fold, node in zip(weights, flows.folds, nodes, strict=True))
+    return sum(
+        w * float(fold.width[node])
+        for w, fold, node in zip(weights, flows.folds, nodes, strict=True)
+    )
 
 
-def may_be_named(flows: Flows, guarantee: Guarantee, nodes: tuple[int, ...], rows: Iterable[int] | None = None) -> bool:
-    """Whether k people of these flows, or of all, have these nodes of folds together, where persons are known."""
+def may_be_named(
+    flows: Flows, guarantee: Guarantee, nodes: tuple[int, ...], rows: Iterable[int] | None = None
+) -> bool:
+    """Whether k people of these flows, or of all, have these nodes of folds together, where persons
+    are known."""
     if flows.people is None or not nodes:
         return True
     inside = [tiles_below(fold.tree, node) for fold, node in zip(flows.folds, nodes, strict=True)]
     who = persons_by_flow(flows)
     considered = range(len(flows)) if rows is None else rows
-    having = [f for f in considered if all(leaf[f] in own for leaf, own in zip(flows.leaves, inside, strict=True))]
+    having = [
+        f
+        for f in considered
+        if all(leaf[f] in own for leaf, own in zip(flows.leaves, inside, strict=True))
+    ]
     return len(set().union(*(who[f] for f in having))) >= guarantee.k
 
 

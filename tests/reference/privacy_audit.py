@@ -1,8 +1,9 @@
-"""A certified lower bound on ε from frequencies of events on neighbouring inputs (Clopper and Pearson's intervals).
+"""A certified lower bound on ε from frequencies of events on neighbouring inputs (Clopper and
+Pearson's intervals).
 
-A mechanism with (ε, δ) satisfies P(E | x) <= exp(ε) P(E | y) + δ for every event E and neighbouring inputs x and y.
-With probability 1 - `FALSE_ALARM`, the bound is not above the ε of the mechanism: a right one fails a test less than
-once in 10^10 runs.
+A mechanism with (ε, δ) satisfies P(E | x) <= exp(ε) P(E | y) + δ for every event E and neighbouring
+inputs x and y. With probability 1 - `FALSE_ALARM`, the bound is not above the ε of the mechanism: a
+right one fails a test less than once in 10^10 runs.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import product
 
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Hierarchy
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
+from flowveil.core.hierarchy import Hierarchy
 from reference.trees import children, is_safe, leaf_nodes, tiles_below, volume
 
 
@@ -20,7 +20,9 @@ def all_cuts(tree: Hierarchy, node: int = 0) -> Iterator[tuple[int, ...]]:
             yield tuple(n for part in parts for n in part)
 
 
-def get_pruning(tree: Hierarchy, penalty: Callable[[int], float], node: int = 0) -> tuple[float, list[int]]:
+def get_pruning(
+    tree: Hierarchy, penalty: Callable[[int], float], node: int = 0
+) -> tuple[float, list[int]]:
     """Algorithm 1 of Matet et al."""
     kept = penalty(node)
     below = children(tree, node)
@@ -34,10 +36,16 @@ def get_pruning(tree: Hierarchy, penalty: Callable[[int], float], node: int = 0)
 
 def pair_rows(flows: Flows, origin_tiles: set[int], node: int) -> list[int]:
     below = tiles_below(flows.destinations, node)
-    return [f for f in range(len(flows)) if flows.origin[f] in origin_tiles and flows.destination[f] in below]
+    return [
+        f
+        for f in range(len(flows))
+        if flows.origin[f] in origin_tiles and flows.destination[f] in below
+    ]
 
 
-def penalties(flows: Flows, guarantee: Guarantee, origin_node: int) -> dict[int, tuple[float, float, bool]]:
+def penalties(
+    flows: Flows, guarantee: Guarantee, origin_node: int
+) -> dict[int, tuple[float, float, bool]]:
     """(alpha, sigma, safe) of every destination node for one origin zone."""
     tiles = tiles_below(flows.origins, origin_node)
     out = {}
@@ -65,13 +73,16 @@ def evaluate(
     return kept, sigma
 
 
-def frontier(flows: Flows, guarantee: Guarantee, origin_nodes: list[int]) -> list[tuple[float, float]]:
+def frontier(
+    flows: Flows, guarantee: Guarantee, origin_nodes: list[int]
+) -> list[tuple[float, float]]:
     """(error, suppressed) of every choice of one destination cut for each origin zone."""
     points = {(0.0, 0.0)}
     for o in origin_nodes:
         pairs = penalties(flows, guarantee, o)
         options = {
-            (sum(pairs[n][0] for n in cut), sum(pairs[n][1] for n in cut)) for cut in all_cuts(flows.destinations)
+            (sum(pairs[n][0] for n in cut), sum(pairs[n][1] for n in cut))
+            for cut in all_cuts(flows.destinations)
         }
         points = {(a + c, b + d) for a, b in points for c, d in options}
     return sorted(points)

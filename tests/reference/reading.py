@@ -18,7 +18,10 @@ def number(text: str) -> float:
 
 
 def reason_to_leave_out(row: dict[str, str], trips: str | None, weight: str | None) -> str | None:
-    ends = [(number(row["o_lat"]), number(row["o_lon"])), (number(row["d_lat"]), number(row["d_lon"]))]
+    ends = [
+        (number(row["o_lat"]), number(row["o_lon"])),
+        (number(row["d_lat"]), number(row["d_lon"])),
+    ]
     if trips and number(row[trips]) == 0:
         return "no trips"
     if any(math.isnan(x) for end in ends for x in end):
@@ -59,11 +62,14 @@ def read_points(
             )
             counts[pair] += int(float(row[trips])) if trips else 1
             if weight:
-                weights[pair] = weights.get(pair, Fraction(0)) + Fraction(round(float(row[weight]) * 10**6), 10**6)
+                weights[pair] = weights.get(pair, Fraction(0)) + Fraction(
+                    round(float(row[weight]) * 10**6), 10**6
+                )
             who = row[person].strip() if person else ""
             people.setdefault(pair, set())
             if who.lower() not in MISSING:
                 people[pair].add(who)
     return {
-        pair: (n, weights.get(pair, Fraction(0)), frozenset(people[pair])) for pair, n in sorted(counts.items())
+        pair: (n, weights.get(pair, Fraction(0)), frozenset(people[pair]))
+        for pair, n in sorted(counts.items())
     }, left_out

@@ -22,7 +22,8 @@ def problems(
     *,
     homogeneous: bool,
 ) -> set[str]:
-    """What is wrong with published cells: ``twice``, ``count``, ``weight``, ``guarantee``, ``zones``, ``missing``.
+    """What is wrong with published cells: ``twice``, ``count``, ``weight``, ``guarantee``,
+    ``zones``, ``missing``.
 
     Args:
         cells: origin_zone, destination_zone, trips, weight, and layer where there are layers.
@@ -41,7 +42,11 @@ def problems(
             for i, cell in enumerate(cells)
             if cell["origin_zone"] in around[0] and cell["destination_zone"] in around[1]
         ]
-        first = [i for i in hits if cells[i].get("layer", 0) == min(cells[j].get("layer", 0) for j in hits)]
+        first = [
+            i
+            for i in hits
+            if cells[i].get("layer", 0) == min(cells[j].get("layer", 0) for j in hits)
+        ]
         if len(first) > 1:
             found.add("twice")
         for i in first:
@@ -63,7 +68,8 @@ def problems(
             groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
             for trip in lost:
                 pair = [
-                    set(ancestors(trip[e], parents)) & z for e, z in zip(("origin", "destination"), zones, strict=True)
+                    set(ancestors(trip[e], parents)) & z
+                    for e, z in zip(("origin", "destination"), zones, strict=True)
                 ]
                 if all(pair):
                     groups.setdefault((pair[0].pop(), pair[1].pop()), []).append(trip)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
 from reference.odkanon import Axis, prefilter
 from reference.oigh import cuts
 from reference.prunings import all_cuts
@@ -23,7 +23,8 @@ def _cells(flows: Flows, rows: list[int], zone: dict[int, int]) -> dict[tuple[in
 def odkanon(
     flows: Flows, guarantee: Guarantee, *, max_suppressed: float, budget: str, levels: int = 3
 ) -> tuple[dict[int, tuple[int, int]], int]:
-    """Merge the group with the smallest total of both ends, until few enough trips are in short cells."""
+    """Merge the group with the smallest total of both ends, until few enough trips are in short
+    cells."""
     rows, allowed = list(range(len(flows))), 0.0
     if budget == "rows":
         gone = prefilter(flows, guarantee, levels, max_suppressed)
@@ -46,7 +47,9 @@ def odkanon(
         step += 1
 
 
-def oigh(flows: Flows, guarantee: Guarantee, *, max_suppressed: float) -> tuple[dict[int, tuple[int, int]], int]:
+def oigh(
+    flows: Flows, guarantee: Guarantee, *, max_suppressed: float
+) -> tuple[dict[int, tuple[int, int]], int]:
     """The lowest of all levels at which few enough trips are in short cells."""
     rows = list(range(len(flows)))
     allowed = max_suppressed * sum(volume(flows, f, guarantee) for f in rows)
@@ -58,16 +61,24 @@ def oigh(flows: Flows, guarantee: Guarantee, *, max_suppressed: float) -> tuple[
     return kept, level
 
 
-def all_scores(flows: Flows, guarantee: Guarantee) -> Iterator[tuple[tuple[int, ...], float, float]]:
-    """Every cut, its mean generalisation error (infinite where nothing is published) and what it suppresses."""
+def all_scores(
+    flows: Flows, guarantee: Guarantee
+) -> Iterator[tuple[tuple[int, ...], float, float]]:
+    """Every cut, its mean generalisation error (infinite where nothing is published) and what it
+    suppresses."""
     tree, leaves = flows.origins, leaf_nodes(flows.origins)
     for cut in all_cuts(tree):
-        zone = {t: next(v for v in ancestors(tree, leaf) if v in cut) for t, leaf in enumerate(leaves)}
+        zone = {
+            t: next(v for v in ancestors(tree, leaf) if v in cut) for t, leaf in enumerate(leaves)
+        }
         cost = published = lost = 0.0
         for (a, b), fs in _cells(flows, list(range(len(flows))), zone).items():
             total = sum(volume(flows, f, guarantee) for f in fs)
             if is_safe(flows, fs, guarantee):
-                published, cost = published + total, cost + total * float(tree.size[a] + tree.size[b])
+                published, cost = (
+                    published + total,
+                    cost + total * float(tree.size[a] + tree.size[b]),
+                )
             else:
                 lost += total
         yield cut, cost / published if published else float("inf"), lost

@@ -6,7 +6,8 @@ from itertools import product
 
 
 def fit_full_table(shape, margins, targets, rounds):
-    """A dict from cells to probabilities, after a number of rounds over all margins from the uniform start."""
+    """A dict from cells to probabilities, after a number of rounds over all margins from the
+    uniform start."""
     cells = list(product(*(range(n) for n in shape)))
     table = dict.fromkeys(cells, 1 / len(cells))
     for _ in range(rounds):
@@ -17,5 +18,7 @@ def fit_full_table(shape, margins, targets, rounds):
                 current[key] = current.get(key, 0.0) + table[cell]
             for cell in cells:
                 key = tuple(cell[v] for v in margin)
-                table[cell] = table[cell] * float(target[key]) / current[key] if current[key] > 0 else 0.0
+                table[cell] = (
+                    table[cell] * float(target[key]) / current[key] if current[key] > 0 else 0.0
+                )
     return table

@@ -1,5 +1,8 @@
 # ruff: noqa: E741
-"""Mondrian as a plain recursion, partition by partition: slow, and short enough to be checked by eye."""
+"""Mondrian as a plain recursion, partition by partition.
+
+Slow, and short enough to be checked by eye.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ TINY = 2.2250738585072014e-308
 
 def mondrian(columns, sensitive, *, k, l=None, t=None, strict, choose="width"):
     """The partitions as a set of frozensets of record numbers."""
-    return {frozenset(p) for p in _cut(_canonical(columns, sensitive), columns, sensitive, k, l, t, strict, choose)}
+    return {
+        frozenset(p)
+        for p in _cut(_canonical(columns, sensitive), columns, sensitive, k, l, t, strict, choose)
+    }
 
 
 def _canonical(columns, sensitive):
@@ -132,7 +138,10 @@ def distance(column, records):
     everybody = Counter(int(c) for c in column.codes)
     inside = Counter(int(column.codes[r]) for r in records)
     values = sorted(everybody)
-    difference = [Fraction(inside[v], len(records)) - Fraction(everybody[v], len(column.codes)) for v in values]
+    difference = [
+        Fraction(inside[v], len(records)) - Fraction(everybody[v], len(column.codes))
+        for v in values
+    ]
     if not column.has_order:
         return sum(abs(d) for d in difference) / 2
     moved, running = Fraction(0), Fraction(0)
@@ -143,7 +152,8 @@ def distance(column, records):
 
 
 def default_step(values, k):
-    """The smallest 1, 2 or 5 times a power of ten, at least 1, that cuts the trimmed range into few enough cells."""
+    """The smallest 1, 2 or 5 times a power of ten, at least 1, that cuts the trimmed range into few
+    enough cells."""
     ordered = sorted(values)
     n = len(ordered)
     low, high = ordered[min(k - 1, (n - 1) // 2)], ordered[max(n - k, (n - 1) // 2)]
@@ -152,13 +162,18 @@ def default_step(values, k):
 
 
 def range_text(members, everybody, *, step, k, lowest=None, highest=None):
-    """How whole numbers of a class are published: the cells that hold them, the tails of the table open."""
+    """How whole numbers of a class are published.
+
+    The cells that hold them, the tails of the table open.
+    """
 
     def cell(value):
         return value // step
 
     ordered = sorted(everybody)
-    first = cell(lowest) if lowest is not None else cell(ordered[k - 1]) if len(ordered) >= k else None
+    first = (
+        cell(lowest) if lowest is not None else cell(ordered[k - 1]) if len(ordered) >= k else None
+    )
     last = cell(ordered[-k]) if len(ordered) >= k else None
     if highest is not None:
         last = cell(highest)

@@ -1,7 +1,9 @@
-"""A survey with the category frequencies of the thesis's Table 24: 3,146 people, every frequency exact.
+"""A survey with the category frequencies of the thesis's Table 24.
 
-The associations are our own, of about the strength of its Table 26: a Gaussian copula whose ranks are cut at
-the published frequencies.
+3,146 people, every frequency exact.
+
+The associations are our own, of about the strength of its Table 26: a Gaussian copula whose ranks
+are cut at the published frequencies.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from functools import lru_cache
 
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Hierarchy
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
+from flowveil.core.hierarchy import Hierarchy
 
 
 @lru_cache(maxsize=10_000)
@@ -40,7 +40,9 @@ def leaf_nodes(tree: Hierarchy) -> list[int]:
 def persons_by_flow(flows: Flows) -> dict[int, set[int]]:
     who: dict[int, set[int]] = defaultdict(set)
     if flows.people is not None:
-        for cell, person in zip(flows.people.cell.tolist(), flows.people.person.tolist(), strict=True):
+        for cell, person in zip(
+            flows.people.cell.tolist(), flows.people.person.tolist(), strict=True
+        ):
             who[cell].add(person)
     return who
 
@@ -50,9 +52,15 @@ def is_safe(flows: Flows, rows: list[int], guarantee: Guarantee) -> bool:
     who = persons_by_flow(flows)
     if guarantee.trips is not None and sum(int(flows.trips[f]) for f in rows) < guarantee.trips:
         return False
-    if guarantee.population is not None and sum(float(flows.weight[f]) for f in rows) < guarantee.population:
+    if (
+        guarantee.population is not None
+        and sum(float(flows.weight[f]) for f in rows) < guarantee.population
+    ):
         return False
-    if guarantee.people is not None and len(set().union(*(who[f] for f in rows))) < guarantee.people:
+    if (
+        guarantee.people is not None
+        and len(set().union(*(who[f] for f in rows))) < guarantee.people
+    ):
         return False
     ends = {int(flows.origin[f]) for f in rows}, {int(flows.destination[f]) for f in rows}
     return not (guarantee.locations is not None and min(map(len, ends)) < guarantee.locations)

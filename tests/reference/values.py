@@ -48,7 +48,8 @@ def number_of_cell(
     middle = [
         v
         for v in values
-        if 2 * sum(w for _, w, x in rows if x < v) <= weight and 2 * sum(w for _, w, x in rows if x > v) <= weight
+        if 2 * sum(w for _, w, x in rows if x < v) <= weight
+        and 2 * sum(w for _, w, x in rows if x > v) <= weight
     ]
     median = (min(middle) + max(middle)) / 2
     held = Counter({who: Fraction(0) for who, _, _ in rows})
@@ -70,18 +71,30 @@ def rounded(value: Fraction) -> float:
 
 
 def reveals_difference(
-    records: Sequence[tuple[Hashable, Fraction, Fraction | None, Fraction | None]],
+    records: Sequence[tuple[Hashable, Fraction, Fraction, Fraction]],
     *,
     share: Fraction = Fraction(1, 2),
     p: Fraction = Fraction(10),
 ) -> bool:
-    """Returns whether the differences of two values of the records of a cell have one sign and break a rule."""
-    rows = [(who, w, b - a) for who, w, a, b in records if w > 0 and a is not None and b is not None]
-    if not rows or (any(d > 0 for _, _, d in rows) and any(d < 0 for _, _, d in rows)):
-        return False
+    """Returns whether the differences of two values of the records of a cell, summed by
+    contributor, break a rule."""
     made: Counter[Hashable] = Counter()
-    for who, w, d in rows:
-        made[who] += w * abs(d)
-    total = sum(made.values())
-    largest, second, *_ = *sorted(made.values(), reverse=True), 0, 0
+    for who, w, a, b in records:
+        made[who] += w * (b - a)
+    amounts = sorted(map(abs, made.values()), reverse=True)
+    largest, second, *_ = *amounts, 0, 0
+    total = sum(amounts)
     return total == 0 or largest > share * total or total - largest - second < p / 100 * largest
+
+
+def belongs_to_persons(
+    records: Sequence[tuple[Hashable, Fraction | None]], *, low: float, p: Fraction = Fraction(10)
+) -> bool:
+    """Returns whether at least 90 % of the persons with several values above the lower bound have
+    the same one up to p %."""
+    several = []
+    for person in {who for who, _ in records} - {None}:
+        own = [v - Fraction(low) for who, v in records if who == person and v is not None]
+        if len(own) > 1 and max(own) > 0:
+            several.append(max(own) - min(own) <= p / 100 * max(own))
+    return bool(several) and sum(several) >= Fraction(9, 10) * len(several)

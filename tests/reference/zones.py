@@ -1,4 +1,7 @@
-"""Zone trees as dictionaries, and Ward's clustering by trying every pair: the reference for the builders."""
+"""Zone trees as dictionaries, and Ward's clustering by trying every pair.
+
+The reference for the builders.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from itertools import combinations
 
 import numpy as np
 
-from flowveil.hierarchy import Hierarchy
+from flowveil.core.hierarchy import Hierarchy
 
 Tree = dict[str, str | None]
 
@@ -58,7 +61,9 @@ def path_up(tree: Tree, code: str) -> list[str]:
     return path
 
 
-def merge_cost(points: np.ndarray, weight: np.ndarray, one: frozenset[int], other: frozenset[int]) -> float:
+def merge_cost(
+    points: np.ndarray, weight: np.ndarray, one: frozenset[int], other: frozenset[int]
+) -> float:
     """Growth of the weighted sum of squares, from the definition."""
 
     def spread(members: list[int]) -> float:

@@ -1,4 +1,7 @@
-"""The zones of an earlier release on new trips, as the documentation defines them: paths of codes, tile by tile."""
+"""The zones of an earlier release on new trips, as the documentation defines them.
+
+Paths of codes, tile by tile.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +35,22 @@ def zone_of(tile: str, zones: set[str], *, halves: bool) -> str:
     return [code for code in way if code not in holding][-1]
 
 
-def recounted(trips: list[tuple[str, str]], origins: set[str], destinations: set[str], *, k: int, halves: bool) -> dict:
+def recounted(
+    trips: list[tuple[str, str]], origins: set[str], destinations: set[str], *, k: int, halves: bool
+) -> dict:
     """The cells of at least k trips between zones that do not overlap."""
-    cells = Counter((zone_of(o, origins, halves=halves), zone_of(d, destinations, halves=halves)) for o, d in trips)
+    cells = Counter(
+        (zone_of(o, origins, halves=halves), zone_of(d, destinations, halves=halves))
+        for o, d in trips
+    )
     return {cell: n for cell, n in cells.items() if n >= k}
 
 
 def recounted_layers(
     trips: list[tuple[str, str]], cells: set[tuple[str, str, int]], *, k: int, halves: bool
 ) -> dict[tuple[str, str, int], int]:
-    """The earlier cells that hold at least k of the trips which no published cell of an earlier layer holds.
+    """The earlier cells that hold at least k of the trips which no published cell of an earlier
+    layer holds.
 
     A cell whose trips were all left by n earlier cells is not published with n (k - 1) trips.
     """
@@ -51,7 +60,9 @@ def recounted_layers(
         held: dict[tuple[str, str, int], list[tuple[str, str, object]]] = {}
         rest = []
         for o, d, by in left:
-            above = ((a, b, layer) for a in way_up(o, halves=halves) for b in way_up(d, halves=halves))
+            above = (
+                (a, b, layer) for a in way_up(o, halves=halves) for b in way_up(d, halves=halves)
+            )
             around = [cell for cell in above if cell in cells]
             assert len(around) < 2
             (held.setdefault(around[0], []) if around else rest).append((o, d, by))

@@ -1,1 +1,2 @@
-"""What tests of several rooms are run on: random trees and flows, small surveys, small releases to tamper with."""
+"""What tests of several rooms are run on: random trees and flows, small surveys, small releases to
+tamper with."""

@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from flowveil.flows import Flows
-from flowveil.hierarchy import Ints
-from flowveil.remote_people import Counting, Counts, RemotePeople
-from flowveil.slices import SlicedFlows
+from flowveil.core.arrays import Counts, Ints
+from flowveil.core.flows import Flows
+from flowveil.core.remote_people import Counting, RemotePeople
 
 
 class BlocksHere:
-    """Rows of persons in n blocks; the block of a person does not depend on the order of persons."""
+    """Rows of persons in n blocks.
+
+    The block of a person does not depend on the order of persons.
+    """
 
     def __init__(self, flow: Ints, person: Ints, *, n_flows: int, n_blocks: int) -> None:
         self.n_flows, self.n_rows = n_flows, len(flow)
@@ -27,15 +29,13 @@ class BlocksHere:
         return np.sum([counting(flow, person, asked) for flow, person in self.blocks], axis=0)
 
 
-def distant(flows: Any, *, n_blocks: int = 3) -> Any:
-    """The same flows, or slices of flows, with their persons elsewhere."""
-    parts = flows.slices if isinstance(flows, SlicedFlows) else (flows,)
-    start = np.concatenate(([0], np.cumsum([len(part) for part in parts]))).astype(np.int32)
-    flow = np.concatenate([part.people.cell + first for part, first in zip(parts, start[:-1], strict=True)])
-    person = np.concatenate([part.people.person for part in parts]).astype(np.int64)
-    blocks = BlocksHere(flow, person, n_flows=int(start[-1]), n_blocks=n_blocks)
-    moved: list[Flows] = []
-    for part, first in zip(parts, start[:-1], strict=True):
-        rows = np.arange(len(part), dtype=np.int32)
-        moved.append(replace(part, people=RemotePeople(blocks, rows + first, rows)))
-    return replace(flows, slices=tuple(moved)) if isinstance(flows, SlicedFlows) else moved[0]
+def distant(flows: Flows, *, n_blocks: int = 3) -> Flows:
+    """The same flows with their persons elsewhere."""
+    blocks = BlocksHere(
+        flows.people.cell,
+        flows.people.person.astype(np.int64),
+        n_flows=len(flows),
+        n_blocks=n_blocks,
+    )
+    rows = np.arange(len(flows), dtype=np.int32)
+    return replace(flows, people=RemotePeople(blocks, rows, rows))

@@ -1,4 +1,5 @@
-"""Drafts that are not recounted before they take their places, for tests that verify what is written themselves."""
+"""Drafts that are not recounted before they take their places, for tests that verify what is
+written themselves."""
 
 from __future__ import annotations
 
@@ -14,5 +15,7 @@ from flowveil.verify.recount import Result
 def unchecked() -> Iterator[None]:
     """Publish without the recount within the block."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("flowveil.publication.recount_flows", lambda *_, **__: Result((), (), {}))
+        patch.setattr(
+            "flowveil.publishing.publish.recount_flows", lambda *_, **__: Result((), (), {})
+        )
         yield

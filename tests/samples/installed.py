@@ -1,7 +1,7 @@
 """Libraries that a file of tests cannot do without.
 
-`pytest.importorskip` imports them, in every process that collects the tests, whether it runs these or not: seconds each
-for the large ones.
+`pytest.importorskip` imports them, in every process that collects the tests, whether it runs these
+or not: seconds each for the large ones.
 """
 
 from __future__ import annotations

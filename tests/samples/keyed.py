@@ -9,7 +9,10 @@ import numpy as np
 
 
 def write_trips(path: Path, n: int = 400, *, corrected: bool = False) -> list[dict[str, str]]:
-    """Trips between nine places, more between some; corrected: another value in a column that no table uses."""
+    """Trips between nine places, more between some.
+
+    Corrected: another value in a column that no table uses.
+    """
     rng = np.random.default_rng(1)
     rows = []
     for i in range(n):
@@ -17,11 +20,14 @@ def write_trips(path: Path, n: int = 400, *, corrected: bool = False) -> list[di
         rows.append(
             {
                 "trip": f"t{i}",
-                "start_lat": f"{48.80 + 0.02 * (o // 3):.3f}", "start_lon": f"{2.30 + 0.03 * (o % 3):.3f}",
-                "end_lat": f"{48.80 + 0.02 * (d // 3):.3f}", "end_lon": f"{2.30 + 0.03 * (d % 3):.3f}",
-                "sex": "fm"[i % 2], "note": "late" if corrected else "",
+                "start_lat": f"{48.80 + 0.02 * (o // 3):.3f}",
+                "start_lon": f"{2.30 + 0.03 * (o % 3):.3f}",
+                "end_lat": f"{48.80 + 0.02 * (d // 3):.3f}",
+                "end_lon": f"{2.30 + 0.03 * (d % 3):.3f}",
+                "sex": "fm"[i % 2],
+                "note": "late" if corrected else "",
             }
-        )  # fmt: skip
+        )
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()

@@ -1,7 +1,8 @@
 """A process that is killed at its n-th change of a file."""
 
-#: Put before a program for `python -c`; the first argument is n. With 0 the process is not killed, and prints how many
-#: changes it made when it ends. Changes that libraries make without Python are not counted.
+#: Put before a program for `python -c`; the first argument is n. With 0 the process is not killed,
+#: and prints how many changes it made when it ends. Changes that libraries make without Python are
+#: not counted.
 KILL_AT_CHANGE = """
 import atexit, os, signal, sys
 last, made, own = int(sys.argv.pop(1)), 0, os.getpid()

@@ -8,9 +8,9 @@ import numpy as np
 import shapely
 from hypothesis import strategies as st
 
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Hierarchy
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
+from flowveil.core.hierarchy import Hierarchy
 from samples.strategies import generators, weights_of
 
 

@@ -1,7 +1,8 @@
 """Work that goes to other processes, done in this one.
 
-A process takes more than a second to start. Tests of the results of a comparison or a study need none; that tasks end
-in time, and what happens where a process does not, is for `unit/test_workers.py` and the tests of late runs.
+A process takes more than a second to start. Tests of the results of a comparison or a study need
+none; that tasks end in time, and what happens where a process does not, is for
+`unit/system/test_workers.py` and the tests of late runs.
 """
 
 from __future__ import annotations
@@ -14,26 +15,32 @@ from pathlib import Path
 import pytest
 
 import flowveil
-from flowveil.workers import DONE, LOST, Ended, _result
+from flowveil.system.workers import DONE, LOST, Ended, _result
 
 
 def run_here(work, shared, tasks, *, prepare=None, **_):
-    """The same as `flowveil.workers.run_tasks`, pickles included, for tasks that are in time."""
+    """The same as `flowveil.system.workers.run_tasks`, pickles included, for tasks that are in
+    time."""
     work, prepare, shared = pickle.loads(pickle.dumps((work, prepare, shared)))
     for number, task in enumerate(pickle.loads(pickle.dumps(tasks))):
-        # Getting ready is for the clock, which no test here looks at: once is enough to see that it works.
+        # Getting ready is for the clock, which no test here looks at: once is enough to see that it
+        # works.
         if prepare is not None and number == 0:
             prepare(shared, task)
         result = pickle.loads(pickle.dumps(_result(work, shared, task)))
-        yield Ended(number, LOST, error=result) if isinstance(result, Exception) else Ended(number, DONE, result)
+        yield (
+            Ended(number, LOST, error=result)
+            if isinstance(result, Exception)
+            else Ended(number, DONE, result)
+        )
 
 
 @contextmanager
 def in_this_process() -> Iterator[None]:
     """Comparisons, studies and releases of many slices start no process."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("flowveil.workers.run_tasks", run_here)
-        patch.setattr("flowveil.slice_plans.run_tasks", run_here)
+        patch.setattr("flowveil.system.workers.run_tasks", run_here)
+        patch.setattr("flowveil.publishing.slice_plans.run_tasks", run_here)
         yield
 
 

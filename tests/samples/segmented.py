@@ -18,7 +18,12 @@ def survey(n: int = 900) -> pa.Table:
 
 
 def own_method(flows, guarantee, *, max_suppressed, flag: bool = False):  # noqa: ARG001
-    """A method of one's own, in a module that other processes can import: tiles, short cells suppressed."""
+    """A method of one's own, in a module that other processes can import.
+
+    Tiles, short cells suppressed.
+    """
     from flowveil import Plan
 
-    return Plan.from_cuts(flows, flows.origins.leaf_node, flows.destinations.leaf_node, guarantee.safe(flows))
+    return Plan.from_cuts(
+        flows, flows.origins.leaf_node, flows.destinations.leaf_node, guarantee.safe(flows)
+    )

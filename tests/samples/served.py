@@ -1,7 +1,9 @@
-"""A workbench that runs in a separate process, or in this one, and a browser's part of the talk with it.
+"""A workbench that runs in a separate process, or in this one, and a browser's part of the talk
+with it.
 
-Every process of a job takes a second to import what it needs. Tests of what is answered and shown do their jobs in
-threads here (`serving_here`); those of processes, of memory and of leftover files start real ones (`serving`).
+Every process of a job takes a second to import what it needs. Tests of what is answered and shown
+do their jobs in threads here (`serving_here`); those of processes, of memory and of leftover files
+start real ones (`serving`).
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from typing import Any
 
 import pytest
 
-from flowveil.workbench import jobs, work
+from flowveil.apps.workbench import jobs, work
 
 
 @dataclass
@@ -57,7 +59,17 @@ class Served:
     def cookie_for(self, context: Any) -> None:
         """Let a browser in: the token works once only."""
         name, _, value = self.cookie.partition("=")
-        context.add_cookies([{"name": name, "value": value, "url": self.root, "httpOnly": True, "sameSite": "Strict"}])
+        context.add_cookies(
+            [
+                {
+                    "name": name,
+                    "value": value,
+                    "url": self.root,
+                    "httpOnly": True,
+                    "sameSite": "Strict",
+                }
+            ]
+        )
 
     @property
     def root(self) -> str:
@@ -74,14 +86,30 @@ class Served:
         self.cookie = headers["set-cookie"].partition(";")[0]
 
     def ask(
-        self, method: str, path: str, content: Any = None, *, cookie: bool = True, headers: dict[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        content: Any = None,
+        *,
+        cookie: bool = True,
+        headers: dict[str, str] | None = None,
     ) -> tuple[int, dict[str, str], bytes]:
-        """One request as the page would make it, but for what is given; a header of None is left out."""
-        sent: dict[str, Any] = {"Host": f"127.0.0.1:{self.port}", "Origin": f"http://127.0.0.1:{self.port}"}
+        """One request as the page would make it, but for what is given.
+
+        A header of None is left out.
+        """
+        sent: dict[str, Any] = {
+            "Host": f"127.0.0.1:{self.port}",
+            "Origin": f"http://127.0.0.1:{self.port}",
+        }
         if cookie and self.cookie:
             sent["Cookie"] = self.cookie
         sent |= headers or {}
-        body = content if content is None or isinstance(content, bytes) else json.dumps(content).encode()
+        body = (
+            content
+            if content is None or isinstance(content, bytes)
+            else json.dumps(content).encode()
+        )
         talk = http.client.HTTPConnection("127.0.0.1", self.port, timeout=90)
         try:
             talk.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
@@ -98,7 +126,14 @@ class Served:
         finally:
             talk.close()
 
-    def do(self, method: str, path: str, content: Any = None, *, expect: int | tuple[int, ...] = (200, 202)) -> Any:
+    def do(
+        self,
+        method: str,
+        path: str,
+        content: Any = None,
+        *,
+        expect: int | tuple[int, ...] = (200, 202),
+    ) -> Any:
         """The same, with JSON in the answer."""
         status, _, body = self.ask(method, path, content)
         assert status in (expect if isinstance(expect, tuple) else (expect,)), (status, body[:500])
@@ -130,7 +165,11 @@ class Served:
         """The processes of its jobs, where /proc exists."""
         assert self.process is not None
         threads = Path(f"/proc/{self.process.pid}/task").iterdir()
-        return {int(pid) for thread in threads for pid in (thread / "children").read_text("utf-8").split()}
+        return {
+            int(pid)
+            for thread in threads
+            for pid in (thread / "children").read_text("utf-8").split()
+        }
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> int:
         assert self.process is not None
@@ -173,7 +212,7 @@ class _GivenUpError(BaseException):
 
 
 class _Thread:
-    """What `flowveil.workbench.jobs` sees of a process, done by a thread."""
+    """What `flowveil.apps.workbench.jobs` sees of a process, done by a thread."""
 
     #: One after the other: processes have separate memories, threads do not.
     _turn = threading.Lock()
@@ -205,7 +244,9 @@ class _Thread:
             raise _GivenUpError
         # The server may have ended.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(lambda: self.returncode is None and self.stdout.feed_data(text.encode()))
+            self._loop.call_soon_threadsafe(
+                lambda: self.returncode is None and self.stdout.feed_data(text.encode())
+            )
 
     def kill(self) -> None:
         self.returncode = -9
@@ -253,7 +294,7 @@ def serving_here(
     """The same in this process: a thread serves, and others do the jobs."""
     import uvicorn
 
-    from flowveil.workbench.server import serve
+    from flowveil.apps.workbench.server import serve
 
     temporary.mkdir(exist_ok=True)
     servers: list[uvicorn.Server] = []
@@ -265,7 +306,8 @@ def serving_here(
             servers.append(self)
 
     loggers = [
-        logging.getLogger(name) for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio")
+        logging.getLogger(name)
+        for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio")
     ]
     disabled = [logger.disabled for logger in loggers]
     with pytest.MonkeyPatch.context() as patch:
@@ -276,7 +318,12 @@ def serving_here(
             target=serve,
             args=(folder,),
             kwargs={
-                **{"max_upload": max_upload, "demo_people": demo_people, "ledger": ledger, "ready": addresses.put},
+                **{
+                    "max_upload": max_upload,
+                    "demo_people": demo_people,
+                    "ledger": ledger,
+                    "ready": addresses.put,
+                },
                 "open_browser": open_browser,
             },
             daemon=True,

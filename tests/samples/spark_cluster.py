@@ -1,4 +1,7 @@
-"""A standalone Spark cluster on this machine: a master and workers, each with its own disk folder, on loopback."""
+"""A standalone Spark cluster on this machine.
+
+A master and workers, each with its own disk folder, on loopback.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ _SECONDS = 60
 
 @contextmanager
 def standalone_cluster(folder: Path, *, workers: int = 2, memory: str = "900m") -> Iterator[str]:
-    """Yields the address of a running cluster; its processes are stopped by their process groups."""
+    """Yields the address of a running cluster.
+
+    Its processes are stopped by their process groups.
+    """
     import pyspark
 
     program = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
@@ -35,10 +41,18 @@ def standalone_cluster(folder: Path, *, workers: int = 2, memory: str = "900m") 
     def start(name: str, *arguments: str) -> None:
         place = folder / name
         place.mkdir(parents=True)
-        command = [program, f"org.apache.spark.deploy.{arguments[0]}", "--host", "127.0.0.1", *arguments[1:]]
+        command = [
+            program,
+            f"org.apache.spark.deploy.{arguments[0]}",
+            "--host",
+            "127.0.0.1",
+            *arguments[1:],
+        ]
         own = {**environment, "SPARK_LOCAL_DIRS": str(place)}
         with open(place / "log", "wb") as log:
-            process = subprocess.Popen(command, env=own, stdout=log, stderr=log, cwd=place, start_new_session=True)
+            process = subprocess.Popen(
+                command, env=own, stdout=log, stderr=log, cwd=place, start_new_session=True
+            )
         started.append(process)
 
     try:
@@ -46,7 +60,14 @@ def standalone_cluster(folder: Path, *, workers: int = 2, memory: str = "900m") 
         _wait_for(folder / "master" / "log", "I have been elected leader")
         for number in range(1, workers + 1):
             given = ("--cores", "1", "--memory", memory, "--webui-port", "0")
-            start(f"worker-{number}", "worker.Worker", *given, "--work-dir", str(folder / f"work-{number}"), address)
+            start(
+                f"worker-{number}",
+                "worker.Worker",
+                *given,
+                "--work-dir",
+                str(folder / f"work-{number}"),
+                address,
+            )
         for number in range(1, workers + 1):
             _wait_for(folder / f"worker-{number}" / "log", "Successfully registered with master")
         yield address

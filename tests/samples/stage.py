@@ -1,4 +1,5 @@
-"""A folder with small files under the names that the documents use, so that their commands run as they stand."""
+"""A folder with small files under the names that the documents use, so that their commands run as
+they stand."""
 
 from __future__ import annotations
 
@@ -15,19 +16,29 @@ SIDE = 8
 SOUTH, WEST, STEP_LAT, STEP_LON = 48.77, 2.23, 0.02, 0.03
 
 
-def city_trips(n: int = 1200, *, seed: int = 0, months: tuple[str, ...] = ("2024-01", "2024-02")) -> pa.Table:
-    """Trips of a survey: coordinates, zones, persons, weights, attributes and times, in no order."""
+def city_trips(
+    n: int = 1200, *, seed: int = 0, months: tuple[str, ...] = ("2024-01", "2024-02")
+) -> pa.Table:
+    """Trips of a survey: coordinates, zones, persons, weights, attributes and times, in no
+    order."""
     rng = np.random.default_rng(seed)
-    # The same city in every month; places close together, so that a small file has cells to publish.
+    # The same city in every month; places close together, so that a small file has cells to
+    # publish.
     spots = np.random.default_rng(0).normal((48.85, 2.35), (0.012, 0.02), size=(4, 2))
     ends = [
-        np.clip(spots[rng.integers(0, len(spots), n)] + rng.normal(0, 0.0002, (n, 2)), (48.78, 2.24), (48.92, 2.46))
+        np.clip(
+            spots[rng.integers(0, len(spots), n)] + rng.normal(0, 0.0002, (n, 2)),
+            (48.78, 2.24),
+            (48.92, 2.46),
+        )
         for _ in range(2)
     ]
     person = rng.integers(0, n // 3, n)
     # More in the second month, so that the zones of the first do for it.
     month = np.minimum(person % 3, len(months) - 1)
-    days = np.array([f"{months[i]}-{d:02d}" for i, d in zip(month, 1 + rng.integers(0, 3, n), strict=True)])
+    days = np.array(
+        [f"{months[i]}-{d:02d}" for i, d in zip(month, 1 + rng.integers(0, 3, n), strict=True)]
+    )
     clock = zip(rng.choice([8, 18], n), rng.integers(0, 60, n), strict=True)
     hours = np.array([f"{h:02d}:{m:02d}:00" for h, m in clock])
     times = pa.array(np.char.add(np.char.add(days, "T"), hours).astype("datetime64[s]"))
@@ -51,7 +62,10 @@ def city_trips(n: int = 1200, *, seed: int = 0, months: tuple[str, ...] = ("2024
 
 
 def zone_codes(points: np.ndarray) -> list[str]:
-    """The zone of each point on the map of squares: region, département, commune and zone are its first signs."""
+    """The zone of each point on the map of squares.
+
+    Region, département, commune and zone are its first signs.
+    """
     row = ((points[:, 0] - SOUTH) // STEP_LAT).astype(int)
     column = ((points[:, 1] - WEST) // STEP_LON).astype(int)
     return [zone_code(r, c) for r, c in zip(row, column, strict=True)]
@@ -89,10 +103,13 @@ def build(folder: Path) -> None:
     csv.write_csv(no_zones, folder / "survey.csv")
     rng = np.random.default_rng(4)
     measured: dict[str, Any] = {
-        name: rng.gamma(2, mean / 2, len(no_zones)).round(1) for name, mean in (("minutes", 20), ("km", 6))
+        name: rng.gamma(2, mean / 2, len(no_zones)).round(1)
+        for name, mean in (("minutes", 20), ("km", 6))
     }
     measured["purpose"] = rng.choice(["work", "study", "shop"], len(no_zones))
-    (folder / "purposes.csv").write_text("value,parent\nwork,work or study\nstudy,work or study\nshop,\n")
+    (folder / "purposes.csv").write_text(
+        "value,parent\nwork,work or study\nstudy,work or study\nshop,\n"
+    )
     (folder / "ages.csv").write_text("class,age\nadult,16-29\nadult,30-64\nold,65 and over\n")
     pq.write_table(
         pa.table({**dict(zip(no_zones.column_names, no_zones.columns, strict=True)), **measured}),
@@ -102,7 +119,9 @@ def build(folder: Path) -> None:
     pq.write_table(no_zones, folder / "trips" / "part-0.parquet")
     rides = no_zones.drop_columns(["person_id", "weight", "sex", "age", "profession"])
     csv.write_csv(
-        rides.rename_columns(["started_at" if n == "start_time" else n for n in rides.column_names]),
+        rides.rename_columns(
+            ["started_at" if n == "start_time" else n for n in rides.column_names]
+        ),
         folder / "rides.csv",
     )
     # More trips in February, enough for the zones of January.
@@ -110,7 +129,9 @@ def build(folder: Path) -> None:
         month = city_trips(n, seed=n, months=months).drop_columns(["home_iris", "work_iris"])
         csv.write_csv(month, folder / f"{name}.csv")
         pq.write_table(month, folder / f"{name}.parquet")
-    more = pa.concat_tables([city_trips(seed=1200, months=("2024-01",)), city_trips(300, seed=3, months=("2024-01",))])
+    more = pa.concat_tables(
+        [city_trips(seed=1200, months=("2024-01",)), city_trips(300, seed=3, months=("2024-01",))]
+    )
     csv.write_csv(more.drop_columns(["home_iris", "work_iris"]), folder / "january-corrected.csv")
     csv.write_csv(trips.select(["home_iris", "work_iris", "person_id"]), folder / "commuters.csv")
     (folder / "iris.geojson").write_text(json.dumps(map_of_squares()), encoding="utf-8")
@@ -141,7 +162,9 @@ def _matrices(trips: pa.Table, folder: Path) -> None:
         file.attrs["SHAPE"] = np.array(matrix.shape, dtype=np.int32)
         file["data/trips"] = matrix
         file["lookup/zone"] = np.array(codes, dtype="S")
-    rows = [",".join(["", *codes])] + [",".join([c, *map(str, matrix[i].astype(int))]) for i, c in enumerate(codes)]
+    rows = [",".join(["", *codes])] + [
+        ",".join([c, *map(str, matrix[i].astype(int))]) for i, c in enumerate(codes)
+    ]
     (folder / "od_wide.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
@@ -156,7 +179,9 @@ def _calls(folder: Path) -> None:
     rng = np.random.default_rng(5)
     sites = rng.normal((48.85, 2.35), (0.03, 0.05), size=(40, 2)).round(5)
     codes = [f"S{i:02d}" for i in range(len(sites))]
-    csv.write_csv(pa.table({"site_id": codes, "lat": sites[:, 0], "lon": sites[:, 1]}), folder / "sites.csv")
+    csv.write_csv(
+        pa.table({"site_id": codes, "lat": sites[:, 0], "lon": sites[:, 1]}), folder / "sites.csv"
+    )
     people, records = 400, 6
     home, work = rng.integers(0, 6, people), rng.integers(6, 12, people)
     start = np.datetime64("2024-01-08T07:00:00")
@@ -204,7 +229,9 @@ def _records(folder: Path) -> None:
     domains = {"sex": ["f", "m", None], "job": ["none", "part time", "full time"]}
     (folder / "bins.json").write_text(json.dumps(bins), encoding="utf-8")
     (folder / "domains.json").write_text(json.dumps(domains), encoding="utf-8")
-    (folder / "jobs.csv").write_text("none;not working;*\npart time;working;*\nfull time;working;*\n", encoding="utf-8")
+    (folder / "jobs.csv").write_text(
+        "none;not working;*\npart time;working;*\nfull time;working;*\n", encoding="utf-8"
+    )
 
 
 class _Names(dict):
@@ -224,7 +251,9 @@ class _Names(dict):
         elif name == "release":
             self[name] = flowveil.anonymize(self["flows"], k=5)
         elif name == "table":
-            self[name] = csv.read_csv(self._folder / "people.csv").select(["name", "age", "job", "illness"])
+            self[name] = csv.read_csv(self._folder / "people.csv").select(
+                ["name", "age", "job", "illness"]
+            )
         else:
             raise KeyError(name)
         return self[name]

@@ -1,7 +1,7 @@
 """Random trees and flows for property tests: ragged, with ties, chains and stars.
 
-Hypothesis draws sizes and shapes, which is what it shrinks; the numbers within come from a generator whose seed it
-draws. Drawing each number on its own took most of the time of the tests.
+Hypothesis draws sizes and shapes, which is what it shrinks; the numbers within come from a
+generator whose seed it draws. Drawing each number on its own took most of the time of the tests.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from flowveil.flows import Flows
-from flowveil.hierarchy import Hierarchy
+from flowveil.core.flows import Flows
+from flowveil.core.hierarchy import Hierarchy
 
 #: Generators of numbers, one for each seed.
 generators = st.integers(0, 2**32 - 1).map(np.random.default_rng)
@@ -19,7 +19,8 @@ generators = st.integers(0, 2**32 - 1).map(np.random.default_rng)
 def weights_of(rng: np.random.Generator, n: int) -> np.ndarray:
     """Weights of n trips up to 5, with ties and zeros.
 
-    Whole 64ths: these are whole millionths too, and their sums are exact also where a test adds up floats.
+    Whole 64ths: these are whole millionths too, and their sums are exact also where a test adds up
+    floats.
     """
     few = rng.random() < 0.3
     return (rng.choice((0, 0, 1, 32, 64, 160, 320), n) if few else rng.integers(0, 321, n)) / 64
@@ -28,7 +29,8 @@ def weights_of(rng: np.random.Generator, n: int) -> np.ndarray:
 @st.composite
 def hierarchies(draw, max_nodes: int = 14) -> Hierarchy:
     n, rng = draw(st.integers(1, max_nodes)), draw(generators)
-    # Parents among the last few nodes make chains, among the first few stars; a reach of all nodes makes neither.
+    # Parents among the last few nodes make chains, among the first few stars; a reach of all nodes
+    # makes neither.
     reach, wide = draw(st.integers(1, n)), draw(st.booleans())
     picked = [int(rng.integers(0, min(i, reach))) for i in range(1, n)]
     parent = [-1] + [p if wide else i - p for i, p in enumerate(picked)]

@@ -1,4 +1,7 @@
-"""Tasks for other processes, in a separate module that imports next to nothing: each process imports it."""
+"""Tasks for other processes, in a separate module that imports next to nothing.
+
+Each process imports it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import operator
 import os
 import time
 
-from flowveil.errors import InfeasibleError, ParameterError
+from flowveil.core.errors import InfeasibleError, ParameterError
 
 
 def work(shared, task):

@@ -1,4 +1,5 @@
-"""The Dockerfile, the conda recipe and the workflow agree with pyproject.toml and with the files of the repository."""
+"""The Dockerfile, the conda recipe and the workflow agree with pyproject.toml and with the files of
+the repository."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def project() -> dict[str, Any]:
 
 
 def test_the_conda_recipe_has_the_dependencies_and_the_version_of_the_project(project):
-    recipe = yaml.safe_load((ROOT / "packaging" / "conda" / "recipe.yaml").read_text(encoding="utf-8"))
+    recipe = yaml.safe_load(
+        (ROOT / "packaging" / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    )
     wanted = {"python " + project["requires-python"]}
     for line in project["dependencies"]:
         name, bounds = re.fullmatch(r"([\w-]+)(.*)", line).groups()
@@ -38,7 +41,11 @@ def test_the_dockerfile_pins_its_images_copies_what_exists_and_drops_root():
     images = [rest.split()[0] for word, rest in steps if word == "FROM"]
     assert images
     assert all(re.fullmatch(r"python:3\.\d+-slim", image) for image in images), images
-    copied = [rest.split()[:-1] for word, rest in steps if word == "COPY" and not rest.startswith("--from")]
+    copied = [
+        rest.split()[:-1]
+        for word, rest in steps
+        if word == "COPY" and not rest.startswith("--from")
+    ]
     missing = [name for names in copied for name in names if not (ROOT / name).exists()]
     assert missing == []
     assert all("--no-cache-dir" in rest for word, rest in steps if word == "RUN" and "pip " in rest)

@@ -1,4 +1,7 @@
-"""Prose in sources, tests and documents stays plain: phrases of the older style may only become fewer."""
+"""Prose in sources, tests and documents stays plain.
+
+Phrases of the older style may only become fewer.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +40,17 @@ LIMITS = {"src": 42, "docs": 1, "tests": 11, "benchmarks": 1}
 
 def count(folder: str) -> int:
     files = (p for p in (ROOT / folder).rglob("*") if p.suffix in {".py", ".md"})
-    texts = (p.read_text(encoding="utf-8") for p in files if p.relative_to(ROOT).as_posix() not in ALLOWED)
+    texts = (
+        p.read_text(encoding="utf-8")
+        for p in files
+        if p.relative_to(ROOT).as_posix() not in ALLOWED
+    )
     return sum(len(PATTERN.findall(text)) for text in texts)
 
 
 @pytest.mark.parametrize("folder", LIMITS)
 def test_phrases_of_the_older_style_become_fewer(folder: str):
     found = count(folder)
-    assert found <= LIMITS[folder], f"{folder} has {found} such phrases; see PHRASES for what to write instead"
+    assert found <= LIMITS[folder], (
+        f"{folder} has {found} such phrases; see PHRASES for what to write instead"
+    )

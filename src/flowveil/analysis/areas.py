@@ -1,8 +1,11 @@
-"""The planner's error: how many trips a reader of the release misses or misplaces between areas. Private.
+"""The planner's error: how many trips a reader of the release misses or misplaces between areas.
 
-Areas are H3 cells of one level, the levels of the user's map, or districts given as polygons. The reader's estimate is
-that of `flowveil reconstruct` (`flowveil.published.disaggregation`), compared with all input trips. Cells that would
-need more than `MOST_ROWS` rows are spread evenly. docs/reports-and-exports.md defines the measures.
+Private.
+
+Areas are H3 cells of one level, the levels of the user's map, or districts given as polygons. The
+reader's estimate is that of `flowveil reconstruct` (`flowveil.published.disaggregation`), compared
+with all input trips. Cells that would need more than `MOST_ROWS` rows are spread evenly.
+docs/reports-and-exports.md defines the measures.
 """
 
 from __future__ import annotations
@@ -14,20 +17,22 @@ from typing import TYPE_CHECKING, Any
 import h3.api.basic_int as h3_cells
 import numpy as np
 import pyarrow as pa
+import shapely
 from numpy.typing import NDArray
 
-from flowveil.errors import ParameterError
-from flowveil.flows import Flows, group_pairs
-from flowveil.hierarchy import OUTSIDE, OUTSIDE_CELL, Floats, Hierarchy
+from flowveil.core.arrays import Floats, Numbers
+from flowveil.core.errors import ParameterError
+from flowveil.core.flows import Flows, group_pairs
+from flowveil.core.hierarchy import OUTSIDE, OUTSIDE_CELL, Hierarchy
 from flowveil.published.disaggregation import disaggregate
-from flowveil.published.maps import zones_of
+from flowveil.published.maps import geometries, zones_of
 from flowveil.published.zone_overlaps import Overlap, h3_overlap, hexagons_around, outline_overlap
-from flowveil.reading.plausibility import kilometres
 from flowveil.release.plan import NodeZones
+from flowveil.zoning.gazetteer import kilometres
 from flowveil.zoning.h3 import is_h3, parent_of
 
 if TYPE_CHECKING:
-    from flowveil.release.release import Publishable
+    from flowveil.release.counts import Publishable
 
 #: H3 resolutions of areas: about 1, 3 and 7 km across.
 LEVELS = (8, 7, 6)
@@ -38,11 +43,17 @@ MOST_ROWS, MOST_AREAS = 10_000_000, 4_000
 #: Largest number of rows of one end of an even spread, for measures and for `Release.reconstruct`.
 _MOST_EVEN_ROWS, _MOST_TILE_ROWS = 3_000_000, 100_000_000
 #: The planner's errors, first in every table.
-PLANNER = ("area_error", "production_error", "attraction_error", "trip_length_ratio", "accessibility_error")
+PLANNER = (
+    "area_error",
+    "production_error",
+    "attraction_error",
+    "trip_length_ratio",
+    "accessibility_error",
+)
+#: Tiles of an area where a map has no levels: the largest nodes of its dendrogram with no more.
+CLUSTER_TILES = 16
 #: How an estimate was made.
 RECONSTRUCTION, EVEN = "reconstruction", "even spread"
-
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -72,15 +83,21 @@ class Zoning:
     origin: Numbers  # the area of each tile of the two ends; -1 outside all areas
     destination: Numbers
     outlines: NDArray[np.object_] | None = None
+    node: NDArray[Any] | None = None  # the area of each tile of the map, a node of its tree
 
 
 def area_accuracy(
-    release: Publishable, *, districts: Any = None, levels: Sequence[int] | None = None, basis: str = "trips"
+    release: Publishable,
+    *,
+    districts: Any = None,
+    levels: Sequence[int] | None = None,
+    basis: str = "trips",
 ) -> list[AreaAccuracy]:
     """Returns the planner's errors of a release, for each zoning that can be compared.
 
-    Each finest slice is compared with its trips. ``districts`` is a ZoneMap with outlines, whose tiles are further
-    areas; ``levels`` are H3 resolutions, or levels of the user's map, `default_levels` by default.
+    Each finest slice is compared with its trips. ``districts`` is a ZoneMap with outlines, whose
+    tiles are further areas; ``levels`` are H3 resolutions, or levels of the user's map,
+    `default_levels` by default. A map without levels has `clusters` as areas.
     """
     parts, absent = finest_parts(release)
     if not parts or any(len(flows) == 0 for flows, _ in parts):
@@ -88,6 +105,8 @@ def area_accuracy(
     flows = parts[0][0]
     wanted = default_levels(flows) if levels is None else levels
     zonings = [zoning_at(flows, level) for level in wanted]
+    if not wanted:
+        zonings.append(clusters(flows))
     if districts is not None:
         zonings.append(zoning_of_districts(flows, districts))
     errors = (_accuracy(parts, absent, zoning, basis) for zoning in zonings if zoning is not None)
@@ -100,13 +119,20 @@ def main_level(levels: Iterable[int]) -> int | None:
 
 
 def main_accuracy(errors: Sequence[AreaAccuracy]) -> AreaAccuracy | None:
-    """Returns the entry of the level that tables show."""
+    """Returns the entry that tables show: of one level; of a map without any, the districts that
+    were given, or else the clusters.
+    """
     level = main_level(one.level for one in errors if one.level is not None)
-    return next((one for one in errors if level is not None and one.level == level), None)
+    if level is None:
+        return errors[-1] if errors else None
+    return next(one for one in errors if one.level == level)
 
 
 def default_levels(flows: Flows) -> list[int]:
-    """Returns `LEVELS` coarser than the tiles; for other trees and coarse tiles, the two levels above the tiles."""
+    """Returns `LEVELS` coarser than the tiles.
+
+    For other trees and coarse tiles, the two levels above the tiles.
+    """
     tree = flows.origins
     if tree.kind == "dendrogram":
         return []
@@ -117,12 +143,15 @@ def default_levels(flows: Flows) -> list[int]:
 
 
 def finest_parts(release: Any) -> tuple[list[tuple[Flows, Any]], list[Flows]]:
-    """Returns the matrices that share no trips, each with its input, and the input of unpublished slices."""
+    """Returns the matrices that share no trips, each with its input, and the input of unpublished
+    slices.
+    """
     if not release.slice_columns:
         return [(release.input, release)], []
     published = dict(release.parts)
-    pairs = [(flows, published[key]) for key, flows in release.input if key in published]
-    return pairs, [flows for key, flows in release.input if key not in published]
+    slices = release.input.split()
+    pairs = [(flows, published[key]) for key, flows in slices if key in published]
+    return pairs, [flows for key, flows in slices if key not in published]
 
 
 def zoning_at(flows: Flows, level: int) -> Zoning | None:
@@ -131,22 +160,55 @@ def zoning_at(flows: Flows, level: int) -> Zoning | None:
     if all(is_h3(tree) for tree in trees):
         name, outside = f"H3 resolution {level}", np.uint64(OUTSIDE_CELL)
         cells = np.concatenate([tree.code[tree.leaf_node] for tree in trees])
-        used, number = np.unique(np.where(cells == outside, outside, parent_of(cells, level)), return_inverse=True)
+        used, number = np.unique(
+            np.where(cells == outside, outside, parent_of(cells, level)), return_inverse=True
+        )
         codes = [OUTSIDE if cell == outside else format(cell, "x") for cell in used.tolist()]
         unknown = (float("nan"), float("nan"))
-        places = np.array([unknown if cell == outside else h3_cells.cell_to_latlng(cell) for cell in used.tolist()])
+        places = np.array(
+            [
+                unknown if cell == outside else h3_cells.cell_to_latlng(cell)
+                for cell in used.tolist()
+            ]
+        )
     elif whole is None:
         return None
     else:
-        name, tiles = f"level {level} of the map", whole.code_text(whole.leaf_node).tolist()
-        area = dict(zip(tiles, nodes_at(whole, level).tolist(), strict=True))
-        of_tile = [area[code] for tree in trees for code in tree.code_text(tree.leaf_node).tolist()]
-        used, number = np.unique(np.array(of_tile, dtype=np.int32), return_inverse=True)
-        codes, places = whole.code_text(used).tolist(), np.full((len(used), 2), np.nan)
-        if whole.geography is not None:
-            places = np.stack(whole.geography.centers(used), axis=1)
+        return _zoning_of_nodes(flows, f"level {level} of the map", level, nodes_at(whole, level))
     origin, destination = np.split(number, [trees[0].n_tiles])
     return Zoning(name, level, codes, places, origin, destination)
+
+
+def clusters(flows: Flows) -> Zoning | None:
+    """Returns the clusters of a dendrogram of at most `CLUSTER_TILES` tiles; None for other maps.
+
+    They are decided by the map alone, and so the same for all methods and trips.
+    """
+    whole = flows.whole_map
+    if whole is None or whole.kind != "dendrogram":
+        return None
+    node = whole.leaf_node.copy()
+    # A node on the way up holds at least one tile more than the one below it.
+    for _ in range(CLUSTER_TILES):
+        up = np.maximum(whole.parent[node], 0)
+        small = (whole.parent[node] >= 0) & (whole.size[up] <= CLUSTER_TILES)
+        node = np.where(small, up, node)
+    return _zoning_of_nodes(flows, f"clusters of at most {CLUSTER_TILES} tiles", None, node)
+
+
+def _zoning_of_nodes(flows: Flows, name: str, level: int | None, node: NDArray[Any]) -> Zoning:
+    """Returns nodes of the user's map, one above each of its tiles, as areas."""
+    whole, trees = flows.whole_map, (flows.origins, flows.destinations)
+    assert whole is not None
+    area = dict(zip(whole.code_text(whole.leaf_node).tolist(), node.tolist(), strict=True))
+    of_tile = [area[code] for tree in trees for code in tree.code_text(tree.leaf_node).tolist()]
+    used, number = np.unique(np.array(of_tile, dtype=np.int32), return_inverse=True)
+    places = np.full((len(used), 2), np.nan)
+    if whole.geography is not None:
+        places = np.stack(whole.geography.centers(used), axis=1)
+    origin, destination = np.split(number, [trees[0].n_tiles])
+    codes = whole.code_text(used).tolist()
+    return Zoning(name, level, codes, places, origin, destination, node=node)
 
 
 def nodes_at(tree: Hierarchy, level: int) -> NDArray[Any]:
@@ -163,9 +225,14 @@ def zoning_of_districts(flows: Flows, districts: Any) -> Zoning:
     """Returns the user's polygons as areas; a tile belongs to the district around its centre."""
     tree = districts.hierarchy
     trees = (flows.origins, flows.destinations)
-    if tree.geography is None or districts.outlines is None or any(end.geography is None for end in trees):
+    if (
+        tree.geography is None
+        or districts.outlines is None
+        or any(end.geography is None for end in trees)
+    ):
         raise ParameterError(
-            "Districts need outlines, and tiles whose place is known. Hint: a GeoJSON file of polygons."
+            "Districts need outlines, and tiles whose place is known. Hint: a GeoJSON file of"
+            " polygons."
         )
     ends = []
     for end in trees:
@@ -182,7 +249,10 @@ def zoning_of_districts(flows: Flows, districts: Any) -> Zoning:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Volumes of pairs of areas: sorted distinct keys ``origin * n + destination``; n - 1 is outside all areas."""
+    """Volumes of pairs of areas: sorted distinct keys ``origin * n + destination``.
+
+    N - 1 is outside all areas.
+    """
 
     n: int
     key: Numbers
@@ -193,7 +263,11 @@ class Pairs:
         """Sums volumes by pair."""
         key = np.asarray(origin, dtype=np.int64) * n + np.asarray(destination, dtype=np.int64)
         used, at = np.unique(key, return_inverse=True)
-        return cls(n, used, np.bincount(at, weights=volume, minlength=len(used)).astype(np.float64, copy=False))
+        return cls(
+            n,
+            used,
+            np.bincount(at, weights=volume, minlength=len(used)).astype(np.float64, copy=False),
+        )
 
     @property
     def ends(self) -> tuple[Numbers, Numbers]:
@@ -215,21 +289,37 @@ def true_pairs(flows: Flows, zoning: Zoning, basis: str) -> Pairs:
     return Pairs.summed(n, origin, destination, flows.volume(basis).astype(np.float64))
 
 
-def estimated_pairs(release: Any, flows: Flows, zoning: Zoning, basis: str) -> tuple[Pairs, str] | None:
-    """Returns the reader's estimate and how it was made; None if zones have no place or there are too many rows."""
+def estimated_pairs(
+    release: Any, flows: Flows, zoning: Zoning, basis: str
+) -> tuple[Pairs, str] | None:
+    """Returns the reader's estimate and how it was made.
+
+    None if zones have no place or there are too many rows.
+    """
     table = release.flows
     if basis not in table.column_names:
         return None
     try:
-        origins, destinations = (_overlap(release, flows, zoning, end) for end in ("origin", "destination"))
+        origins, destinations = (
+            _overlap(release, flows, zoning, end) for end in ("origin", "destination")
+        )
         if origins is None or destinations is None:
             return None
-        zone_o, zone_d = origins.numbers(table["origin_zone"]), destinations.numbers(table["destination_zone"])
-        if int(np.sum(np.diff(origins.first)[zone_o] * np.diff(destinations.first)[zone_d])) <= MOST_ROWS:
-            made = disaggregate(table, origins, destinations, folded=release.kind == "folded")
+        zone_o, zone_d = (
+            origins.numbers(table["origin_zone"]),
+            destinations.numbers(table["destination_zone"]),
+        )
+        if (
+            int(np.sum(np.diff(origins.first)[zone_o] * np.diff(destinations.first)[zone_d]))
+            <= MOST_ROWS
+        ):
+            made = disaggregate(table, origins, destinations, folded=release.facets.folds)
             pairs, how = (made.origin, made.destination, made.values[basis]), RECONSTRUCTION
         else:
-            pairs, how = _spread_evenly(zone_o, zone_d, table[basis].to_numpy(), origins, destinations), EVEN
+            pairs, how = (
+                _spread_evenly(zone_o, zone_d, table[basis].to_numpy(), origins, destinations),
+                EVEN,
+            )
     except ParameterError:
         return None
     number = {code: i for i, code in enumerate(zoning.codes)}
@@ -248,17 +338,22 @@ def _overlap(release: Any, flows: Flows, zoning: Zoning, end: str) -> Overlap | 
         return outline_overlap(zones, end, np.array(zoning.codes, dtype=np.str_), zoning.outlines)
     level = zoning.level or 0
     if is_h3(flows.origins):
-        if release.kind == "boxed":
+        if release.facets.has_boxes:
             return outline_overlap(zones, end, *hexagons_around(zones, level))
         # The finest resolution: a map may have tiles of several.
         resolution = int(flows.origins.level[flows.origins.leaf_node].max())
         return h3_overlap(zones, end, level=level, resolution=resolution)
-    if tree is None or release.kind == "boxed":
+    if tree is None:
         return None
     codes = zones_of(zones, end)["zone"].to_pylist()
-    at = np.array([tree.node_of_code[code] for code in codes])
-    zone, leaf = _ranges(tree.leaf_start[at], tree.size[at], _MOST_TILE_ROWS)
-    areas = nodes_at(tree, level)
+    if release.facets.has_boxes:
+        if tree.geography is None:
+            return None
+        zone, leaf = _tiles_in_boxes(zones_of(zones, end), tree)
+    else:
+        at = np.array([tree.node_of_code[code] for code in codes])
+        zone, leaf = _ranges(tree.leaf_start[at], tree.size[at], _MOST_TILE_ROWS)
+    areas = nodes_at(tree, level) if zoning.node is None else zoning.node
     names = tree.code_text(areas)
     overlap = Overlap.of(codes, zone, names[leaf], np.ones(len(leaf)), None)
     if tree.geography is None:
@@ -267,19 +362,46 @@ def _overlap(release: Any, flows: Flows, zoning: Zoning, end: str) -> Overlap | 
     return overlap.placed(dict(zip(names.tolist(), centers, strict=True)))
 
 
+def _tiles_in_boxes(zones: pa.Table, tree: Hierarchy) -> tuple[Numbers, Numbers]:
+    """Returns (box, tile) for each tile of the map whose centre a box contains.
+
+    Raises ParameterError if a box contains none.
+    """
+    assert tree.geography is not None
+    lat, lon = tree.geography.centers(tree.leaf_node)
+    boxes = geometries(zones)
+    tile, box = shapely.STRtree(boxes).query(shapely.points(lon, lat), predicate="intersects")
+    if len(np.unique(box)) < len(boxes):
+        raise ParameterError("A box contains the centre of no tile of the map.")
+    return box.astype(np.int64), tile.astype(np.int64)
+
+
 def _spread_evenly(
-    zone_o: Any, zone_d: Any, volume: Any, origins: Overlap, destinations: Overlap, most: int = _MOST_EVEN_ROWS
+    zone_o: Any,
+    zone_d: Any,
+    volume: Any,
+    origins: Overlap,
+    destinations: Overlap,
+    most: int = _MOST_EVEN_ROWS,
 ) -> tuple[Numbers, Numbers, Floats]:
-    """Returns pairs of areas and their volume, one end after the other. Raises ParameterError for too many rows."""
+    """Returns pairs of areas and their volume, one end after the other.
+
+    Raises ParameterError for too many rows.
+    """
     rows, area, share = _spread(zone_o, origins, most)
-    half = group_pairs(area, zone_d[rows].astype(np.int32), len(origins.codes), len(destinations.zones))
+    half = group_pairs(
+        area, zone_d[rows].astype(np.int32), len(origins.codes), len(destinations.zones)
+    )
     sums = half.sum(volume[rows] * share)
     rows, area, share = _spread(half.destination, destinations, most)
     return half.origin[rows].astype(np.int64), area.astype(np.int64), sums[rows] * share
 
 
 def _spread(zone: Any, overlap: Overlap, most: int) -> tuple[Numbers, Any, Floats]:
-    """Repeats rows over the areas of their zones: which row, which area, which share of the zone."""
+    """Repeats rows over the areas of their zones.
+
+    Which row, which area, which share of the zone.
+    """
     rows, at = _ranges(overlap.first[zone], np.diff(overlap.first)[zone], most)
     whole = np.add.reduceat(overlap.measure, overlap.first[:-1])
     share = overlap.measure / np.repeat(whole, np.diff(overlap.first))
@@ -287,11 +409,15 @@ def _spread(zone: Any, overlap: Overlap, most: int) -> tuple[Numbers, Any, Float
 
 
 def _ranges(start: Any, length: Any, most: int) -> tuple[Numbers, Numbers]:
-    """Returns the numbers from each start on, as many as its length, and before them the place of that start."""
+    """Returns the numbers from each start on, as many as its length, and before them the place of
+    that start.
+    """
     if int(length.sum(dtype=np.int64)) > most:
         raise ParameterError("The areas are too fine for these cells. Hint: use larger areas.")
     rows = np.repeat(np.arange(len(length)), length)
-    return rows, np.repeat(start - np.cumsum(length, dtype=np.int64) + length, length) + np.arange(len(rows))
+    return rows, np.repeat(start - np.cumsum(length, dtype=np.int64) + length, length) + np.arange(
+        len(rows)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,30 +434,55 @@ class Reconstruction:
     def table(self) -> pa.Table:
         """``origin_zone``, ``destination_zone``, ``trips`` and, where known, ``weight``."""
         codes = np.array(self.zoning.codes, dtype=object)
-        columns = {"origin_zone": codes[self.origin], "destination_zone": codes[self.destination], "trips": self.trips}
+        columns = {
+            "origin_zone": codes[self.origin],
+            "destination_zone": codes[self.destination],
+            "trips": self.trips,
+        }
         return pa.table(columns if self.weight is None else {**columns, "weight": self.weight})
 
 
 def spread_release(release: Any, zones: int | Zoning) -> Reconstruction:
-    """Spreads the cells of a release evenly over the tiles that have trips, and adds up by area: a level, or a zoning.
+    """Spreads the cells of a release evenly over the tiles that have trips, and adds up by area.
 
-    Guaranteed: if areas hold every tile, the total is that of the published cells; if every cell is in one pair of
-    areas, the result is exact. Raises ParameterError for zones that are not nodes of a tree, and too fine areas.
+    A level, or a zoning.
+
+    Guaranteed: if areas hold every tile, the total is that of the published cells; if every cell is
+    in one pair of areas, the result is exact. Raises ParameterError for zones that are not nodes of
+    a tree, and too fine areas.
     """
-    plan, cells, trees = release.plan, release.cells, (release.input.origins, release.input.destinations)
-    if not isinstance(plan.origin_zones, NodeZones) or not isinstance(plan.destination_zones, NodeZones):
-        raise ParameterError("Only zones that are nodes of a tree can be reconstructed onto other zones.")
+    plan, cells, trees = (
+        release.plan,
+        release.cells,
+        (release.input.origins, release.input.destinations),
+    )
+    if not isinstance(plan.origin_zones, NodeZones) or not isinstance(
+        plan.destination_zones, NodeZones
+    ):
+        raise ParameterError(
+            "Only zones that are nodes of a tree can be reconstructed onto other zones."
+        )
     if not isinstance(zones, Zoning):
         texts = [tree.code_text(nodes_at(tree, zones)) for tree in trees]
         codes, number = np.unique(np.concatenate(texts), return_inverse=True)
         areas = np.split(number, [trees[0].n_tiles])
-        zones = Zoning(f"level {zones}", zones, codes.tolist(), np.full((len(codes), 2), np.nan), areas[0], areas[1])
+        zones = Zoning(
+            f"level {zones}",
+            zones,
+            codes.tolist(),
+            np.full((len(codes), 2), np.nan),
+            areas[0],
+            areas[1],
+        )
     origins = _tile_overlap(plan.origin_zones, zones.origin, zones.codes)
     destinations = _tile_overlap(plan.destination_zones, zones.destination, zones.codes)
     n = len(zones.codes) + 1
     trips, *weight = [
         Pairs.summed(
-            n, *_spread_evenly(cells.origin, cells.destination, volume, origins, destinations, _MOST_TILE_ROWS)
+            n,
+            *_spread_evenly(
+                cells.origin, cells.destination, volume, origins, destinations, _MOST_TILE_ROWS
+            ),
         )
         for volume in (cells.trips, cells.weight)
         if volume is not None
@@ -343,7 +494,10 @@ def spread_release(release: Any, zones: int | Zoning) -> Reconstruction:
 
 
 def _tile_overlap(zones: NodeZones, area: Numbers, codes: list[str]) -> Overlap:
-    """Returns how many tiles with trips each zone has in each area; the last area is outside all."""
+    """Returns how many tiles with trips each zone has in each area.
+
+    The last area is outside all.
+    """
     n, size = len(codes) + 1, zones.size.astype(np.int64)
     zone, tile = _ranges(zones.hierarchy.leaf_start[zones.nodes], size, _MOST_TILE_ROWS)
     groups = group_pairs(zone.astype(np.int32), (area[tile] % n).astype(np.int32), len(zones), n)
@@ -370,7 +524,13 @@ def _accuracy(
         estimated.append(guess[0])
         how.add(guess[1])
     whole, estimate = (
-        Pairs.summed(n, *(np.concatenate(column) for column in zip(*((*p.ends, p.volume) for p in pairs), strict=True)))
+        Pairs.summed(
+            n,
+            *(
+                np.concatenate(column)
+                for column in zip(*((*p.ends, p.volume) for p in pairs), strict=True)
+            ),
+        )
         for pairs in (true, estimated)
     )
     total = float(whole.volume.sum())
@@ -424,7 +584,10 @@ def _accessibility_error(true: Pairs, guess: Pairs, places: Floats) -> float | N
         return None
     lat, lon = places[used].T
     decay = np.exp(-kilometres(lat[:, None], lon[:, None], lat, lon) / length)
-    attracted = [np.bincount(pairs.ends[1], weights=pairs.volume, minlength=true.n)[used] for pairs in (true, guess)]
+    attracted = [
+        np.bincount(pairs.ends[1], weights=pairs.volume, minlength=true.n)[used]
+        for pairs in (true, guess)
+    ]
     before, after = (decay @ volume for volume in attracted)
     begun = np.bincount(true.ends[0], weights=true.volume, minlength=true.n)[used]
     if not begun.sum():

@@ -1,9 +1,12 @@
-"""t-closeness (Li et al. 2007): the distance of an origin zone's destinations from all destinations, and the reverse.
+"""t-closeness (Li et al.
 
-A person known to start in a zone is known to have gone where its trips go. Two distances are computed: total variation,
-the share of trips that would have to end elsewhere; and the earth mover's distance in metres along the tree of the
-zones, from the centroid of all published ends in a node to that in its parent: an upper bound of the distance along
-straight lines, from one pass over the tree instead of a linear program for every zone.
+2007): the distance of an origin zone's destinations from all destinations, and the reverse.
+
+A person known to start in a zone is known to have gone where its trips go. Two distances are
+computed: total variation, the share of trips that would have to end elsewhere; and the earth
+mover's distance in metres along the tree of the zones, from the centroid of all published ends in a
+node to that in its parent: an upper bound of the distance along straight lines, from one pass over
+the tree instead of a linear program for every zone.
 """
 
 from __future__ import annotations
@@ -14,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from flowveil.analysis.measures import weighted_quantile
-from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.core.arrays import Floats, Ints
+from flowveil.core.hierarchy import Hierarchy
+from flowveil.release.facets import Facets
 from flowveil.release.plan import NodeZones
 from flowveil.release.post_rules import total_variation
 
@@ -37,32 +42,57 @@ class Closeness:
     def _spread(self, values: Floats | None) -> dict[str, float] | None:
         if values is None:
             return None
-        quantiles = {name: weighted_quantile(values, self.trips, level) for name, level in _QUANTILES.items()}
-        return {"mean": float(np.average(values, weights=self.trips)), **quantiles, "largest": float(values.max())}
+        quantiles = {
+            name: weighted_quantile(values, self.trips, level) for name, level in _QUANTILES.items()
+        }
+        return {
+            "mean": float(np.average(values, weights=self.trips)),
+            **quantiles,
+            "largest": float(values.max()),
+        }
 
 
 def closeness(release: Any) -> dict[str, Closeness] | None:
-    """Returns the distances of origin zones and of destination zones; None if zones overlap, and for a revision."""
+    """Returns the distances of origin zones and of destination zones.
+
+    None if zones overlap, and for a revision.
+    """
     # Slices have no plan.
-    if release.kind != "plain" or release.revision is not None or not release.plan.homogeneous:
+    if release.facets != Facets() or release.revision is not None or not release.plan.homogeneous:
         return None
     plan, cells = release.plan, release.cells
-    origin, destination = (cells.origin, plan.origin_zones), (cells.destination, plan.destination_zones)
+    origin, destination = (
+        (cells.origin, plan.origin_zones),
+        (
+            cells.destination,
+            plan.destination_zones,
+        ),
+    )
     if not isinstance(origin[1], NodeZones) or not isinstance(destination[1], NodeZones):
         return None
     trips = cells.trips.astype(np.float64)
-    return {"origin": _of_end(*origin, *destination, trips), "destination": _of_end(*destination, *origin, trips)}
+    return {
+        "origin": _of_end(*origin, *destination, trips),
+        "destination": _of_end(*destination, *origin, trips),
+    }
 
 
-def _of_end(own: Ints, zones: NodeZones, other: Ints, others: NodeZones, trips: Floats) -> Closeness:
+def _of_end(
+    own: Ints, zones: NodeZones, other: Ints, others: NodeZones, trips: Floats
+) -> Closeness:
     used, at = np.unique(own, return_inverse=True)
     variation = total_variation(at, other, trips, len(used), len(others))
     codes = zones.codes(used.astype(np.int32)).tolist()
-    return Closeness(codes, _sums(at, trips, len(used)), variation, _metres(at, other, trips, others))
+    return Closeness(
+        codes, _sums(at, trips, len(used)), variation, _metres(at, other, trips, others)
+    )
 
 
 def _metres(own: Any, other: Ints, trips: Floats, zones: NodeZones) -> Floats | None:
-    """Returns the cost of moving each zone's trips to the distribution of all, edge by edge; None without a map."""
+    """Returns the cost of moving each zone's trips to the distribution of all, edge by edge.
+
+    None without a map.
+    """
     tree, node = zones.hierarchy, zones.nodes[other].astype(np.int64)
     total, share = _sums(own, trips), _sums(node, trips, tree.n_nodes) / trips.sum()
     length = _lengths(zones, share)
@@ -82,7 +112,10 @@ def _metres(own: Any, other: Ints, trips: Floats, zones: NodeZones) -> Floats | 
 
 
 def _lengths(zones: NodeZones, share: Floats) -> Floats | None:
-    """Returns the metres between the centroid of the ends in each node and in its parent; None without a map."""
+    """Returns the metres between the centroid of the ends in each node and in its parent.
+
+    None without a map.
+    """
     from pyproj import Geod
 
     tree, at = zones.hierarchy, zones.nodes[share[zones.nodes] > 0]
@@ -91,7 +124,9 @@ def _lengths(zones: NodeZones, share: Floats) -> Floats | None:
         return None
     lat, lon = np.radians(centers)
     point = np.zeros((tree.n_nodes, 3))
-    point[at] = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
+    point[at] = np.stack(
+        [np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1
+    )
     x, y, z = _upwards(tree, point * share[:, None]).T
     lat, lon = np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x))
     below = np.flatnonzero((_upwards(tree, share) > 0) & (tree.parent >= 0))

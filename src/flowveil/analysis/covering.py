@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.hierarchy import Floats, Ints
+from flowveil.core.arrays import Floats, Ints, Positions
 from flowveil.release.boxes import BoxZones
-from flowveil.zoning.covering import Places, containing_cells, pairs_inside
+from flowveil.zoning.covering import containing_cells, pairs_inside
 
 if TYPE_CHECKING:
-    from flowveil.release.noisy import NoisyRelease
-    from flowveil.release.release import Release
+    from flowveil.publishing.release import NoisyRelease, Release
 
 
 @dataclass(frozen=True, eq=False)
 class Covering:
     """The published cells that cover each flow's pair of tiles, also of suppressed flows."""
 
-    flow: Places | None  # the flow of each row; None if row i is flow i
+    flow: Positions | None  # the flow of each row; None if row i is flow i
     cell: NDArray[Any]  # a cell that covers it, or -1
 
     def rebuild(self, each: Floats, n_flows: int) -> Floats:
@@ -29,7 +28,9 @@ class Covering:
         if self.flow is None:
             rebuilt: Floats = np.append(each, 0.0)[self.cell]
             return rebuilt
-        return np.bincount(self.flow, weights=each[self.cell], minlength=n_flows).astype(np.float64, copy=False)
+        return np.bincount(self.flow, weights=each[self.cell], minlength=n_flows).astype(
+            np.float64, copy=False
+        )
 
     def flows_in_cell(self, n_cells: int) -> NDArray[np.int64]:
         """Returns the number of flows that each cell covers."""
@@ -38,12 +39,16 @@ class Covering:
 
 def covering_cells(release: Release | NoisyRelease) -> Covering:
     """Returns the cells that cover each flow: at most one, except for boxes and layers."""
-    if release.kind == "noisy" or release.kind == "perturbed":  # narrows the type
+    if release.facets.is_noisy:
         # Flows outside the domain are in no cell.
         return Covering(None, release.cell_of_flow)
-    plan = release.plan
+    plan, release = release.plan, cast("Release", release)
     origins, destinations = plan.origin_zones, plan.destination_zones
-    if plan.cells_may_overlap and isinstance(origins, BoxZones) and isinstance(destinations, BoxZones):
+    if (
+        plan.cells_may_overlap
+        and isinstance(origins, BoxZones)
+        and isinstance(destinations, BoxZones)
+    ):
         return _covering_boxes(release, origins, destinations)
     if getattr(origins, "layer", None) is not None:
         return _covering_layers(release)
@@ -74,7 +79,9 @@ def _covering_layers(release: Release) -> Covering:
 
 def nodes_of_flows(flows: Any) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
     """Returns the parents of all nodes and the leaf node of each flow, by end."""
-    return [tree.parent for tree, _ in flows.ends], [tree.leaf_node[leaf] for tree, leaf in flows.ends]
+    return [tree.parent for tree, _ in flows.ends], [
+        tree.leaf_node[leaf] for tree, leaf in flows.ends
+    ]
 
 
 def _covering_boxes(release: Release, origins: BoxZones, destinations: BoxZones) -> Covering:
@@ -86,7 +93,9 @@ def _covering_boxes(release: Release, origins: BoxZones, destinations: BoxZones)
     return Covering(np.concatenate([f for f, _ in parts]), np.concatenate([c for _, c in parts]))
 
 
-def box_bounds(origins: BoxZones, a: Ints, destinations: BoxZones, b: Ints) -> tuple[NDArray[Any], NDArray[Any]]:
+def box_bounds(
+    origins: BoxZones, a: Ints, destinations: BoxZones, b: Ints
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """Returns the first square of cells of boxes in four axes, and the first beyond them."""
     low = np.stack([origins.x0[a], origins.y0[a], destinations.x0[b], destinations.y0[b]])
     return low, np.stack([origins.x1[a], origins.y1[a], destinations.x1[b], destinations.y1[b]]) + 1

@@ -1,4 +1,6 @@
-"""A description of the input: how much of it is safe already, what methods would give, and where to start. Private."""
+"""A description of the input: how much of it is safe already, what methods would give, and where to
+start. Private.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,12 @@ from flowveil.analysis.areas import PLANNER
 from flowveil.analysis.experiment import attempt, on_tree, planner_errors
 from flowveil.analysis.measures import Subject, generalization_floor
 from flowveil.analysis.uniqueness import Uniqueness, uniqueness
-from flowveil.errors import DataError, FlowveilError, MissingExtraError
-from flowveil.flows import Cells, Flows
-from flowveil.guarantee import UNITS, Guarantee, Unit, check_max_suppressed
+from flowveil.core.errors import DataError, FlowveilError, MissingExtraError
+from flowveil.core.flows import Cells, Flows
+from flowveil.core.guarantee import UNITS, Guarantee, Unit, check_max_suppressed
 from flowveil.methods import METHODS
 from flowveil.methods.paircut import unfolded
+from flowveil.reading.plausibility import place_of
 
 #: With fewer people, the busiest hundredth is empty.
 FEWEST_PEOPLE = 100
@@ -29,7 +32,9 @@ TREES = {"h3": "unrefined tree", "halves": "tree in halves"}
 
 @dataclass(frozen=True)
 class SafeShare:
-    """How much is safe already, for one unit: the last two columns of Table 2 of Matet et al. (2023)."""
+    """How much is safe already, for one unit: the last two columns of Table 2 of Matet et al.
+    (2023).
+    """
 
     unit: str
     threshold: float
@@ -39,7 +44,10 @@ class SafeShare:
 
 @dataclass(frozen=True)
 class Level:
-    """The same matrix with both ends lifted by some levels; 0 is the tiles. Only H3 tiles have a resolution."""
+    """The same matrix with both ends lifted by some levels; 0 is the tiles.
+
+    Only H3 tiles have a resolution.
+    """
 
     lifted: int
     resolution: int | None
@@ -61,9 +69,15 @@ class Contributors:
     people: int
     flows_each: float  # mean number of flows (pairs of tiles) of a person
     trips_each: float | None  # mean number of trips of a person
-    busiest_share: float | None  # share of trips made by the 1 % of people with the most trips; None of too few people
-    few_behind: float | None  # of the flows with at least k trips, the share made by fewer than k people
-    one_behind: int | None  # places (tiles of either end) with at least k trips, most of them by one person
+    busiest_share: (
+        float | None
+    )  # share of trips made by the 1 % of people with the most trips; None of too few people
+    few_behind: (
+        float | None
+    )  # of the flows with at least k trips, the share made by fewer than k people
+    one_behind: (
+        int | None
+    )  # places (tiles of either end) with at least k trips, most of them by one person
     places: int | None  # places with at least k trips
 
 
@@ -74,10 +88,13 @@ class Description:
     k: int  # of all shares
     rows: int  # rows read
     left_out: Mapping[str, int]  # rows not used, by reason
-    person_case: str  # ``fold`` if upper and lower case in names of persons is ignored, else ``keep``
+    person_case: (
+        str  # ``fold`` if upper and lower case in names of persons is ignored, else ``keep``
+    )
     nobody: Mapping[str, int]  # rows without a known person, by the text in place of it
     columns: Mapping[str, str]  # column of each role
     notes: tuple[str, ...]  # how the input was read
+    place: str | None  # a sentence on where the trips lie
     trips: int
     weight: float | None  # sum of the weights
     mean_weight: float | None  # of a trip
@@ -87,9 +104,13 @@ class Description:
     density: float  # flows over possible pairs of tiles
     levels: tuple[Level, ...]  # the matrix at the tiles and at each coarser level, finest first
     contributors: Contributors | None  # about people, or None without persons
-    uniqueness: tuple[Uniqueness, ...]  # share of people who are unique given 1 to 4 of their places, and times if read
+    uniqueness: tuple[
+        Uniqueness, ...
+    ]  # share of people who are unique given 1 to 4 of their places, and times if read
     protect: tuple[str, ...]  # units of the floor, the estimates and the advice
-    floor: float | None  # lower bound of the mean generalisation error of hierarchical methods; None if not computed
+    floor: (
+        float | None
+    )  # lower bound of the mean generalisation error of hierarchical methods; None if not computed
     hierarchy: str  # the tree of the floor
     max_suppressed: float  # limit of the floor, the estimates and the advice
     estimates: tuple[Estimate, ...]  # what methods would give
@@ -109,6 +130,8 @@ class Description:
         used = ", ".join(f"{role} = {column}" for role, column in self.columns.items())
         yield f"Columns          {used or 'given as flows'}"
         yield from self.notes
+        if self.place is not None:
+            yield f"Place            {self.place}"
         yield f"Trips            {self.trips:,}"
         if self.contributors is not None:
             case = " (upper and lower case ignored)" if self.person_case == "fold" else ""
@@ -116,9 +139,14 @@ class Description:
             for word, rows in self.nobody.items():
                 yield f"  unknown        {rows:,} {word}"
         if self.weight is not None and self.mean_weight is not None:
-            yield f"Weight           {self.weight:,.0f}, {self.mean_weight:,.1f} for a trip on average"
+            yield (
+                f"Weight           {self.weight:,.0f}, {self.mean_weight:,.1f} for a trip on"
+                " average"
+            )
         yield f"Tiles            {self.origins:,} origins, {self.destinations:,} destinations"
-        yield f"Flows            {self.flows:,}, {self.trips / self.flows:,.2f} trips each on average"
+        yield (
+            f"Flows            {self.flows:,}, {self.trips / self.flows:,.2f} trips each on average"
+        )
         yield f"Density          {self.density:.3%} of the possible pairs"
         yield ""
         yield f"Already safe at k = {self.k}: share of the flows, and of the volume"
@@ -126,19 +154,30 @@ class Description:
         if self.contributors is not None:
             yield ""
             yield from self._about_people(self.contributors)
-            yield "Removing names does not protect: with a few known places, all trips of a person can be found:"
+            yield (
+                "Removing names does not protect: with a few known places, all trips of a person"
+                " can be found:"
+            )
             yield from (one.line() for one in self.uniqueness)
         if self.floor is not None:
             yield ""
             yield (
-                f"Lower bound if {' and '.join(self.protect)} are protected, on the {TREES[self.hierarchy]}: no "
-                f"hierarchical method has a mean generalisation error below {self.floor:,.1f} tiles with "
-                f"{self.max_suppressed:.0%} of the {'weight' if 'population' in self.protect else 'trips'} suppressed."
+                f"Lower bound if {' and '.join(self.protect)} are protected, on the"
+                f" {TREES[self.hierarchy]}: no hierarchical method has a mean generalisation error"
+                f" below {self.floor:,.1f} tiles with {self.max_suppressed:.0%} of the"
+                f" {'weight' if 'population' in self.protect else 'trips'} suppressed."
             )
         yield ""
-        yield f"Estimated on all flows, if {' and '.join(self.protect)} are protected; errors between areas first"
+        yield (
+            f"Estimated on all flows, if {' and '.join(self.protect)} are protected; errors between"
+            " areas first"
+        )
         heads = ("misplaced", "productions", "attractions", "trip length", "accessib.")
-        yield f"  {'method':<20}" + "".join(f" {head:>12}" for head in heads) + f" {'tiles':>9} {'cells':>10}  gives"
+        yield (
+            f"  {'method':<20}"
+            + "".join(f" {head:>12}" for head in heads)
+            + f" {'tiles':>9} {'cells':>10}  gives"
+        )
         yield from (one.line() for one in self.estimates)
         yield ""
         yield "Where to start"
@@ -150,24 +189,35 @@ class Description:
         head = f"{'level':>14} {'origins':>9} {'destin.':>9} {'flows':>11}"
         yield head + "".join(f"  {unit + ' flows':>17} {'volume':>7}" for unit in units)
         for level in self.levels:
-            row = f"{level.name:>14} {level.origins:>9,} {level.destinations:>9,} {level.flows:>11,}"
-            yield row + "".join(f"  {share.flows:>17.1%} {share.volume:>7.1%}" for share in level.safe)
+            row = (
+                f"{level.name:>14} {level.origins:>9,} {level.destinations:>9,} {level.flows:>11,}"
+            )
+            yield row + "".join(
+                f"  {share.flows:>17.1%} {share.volume:>7.1%}" for share in level.safe
+            )
 
     def _about_people(self, who: Contributors) -> Iterator[str]:
         trips = "" if who.trips_each is None else f"makes {who.trips_each:,.1f} trips and "
-        text = f"A person {trips}is in {who.flows_each:,.1f} flows (different pairs of tiles) on average"
+        text = (
+            f"A person {trips}is in {who.flows_each:,.1f} flows (different pairs of tiles) on"
+            " average"
+        )
         if who.busiest_share is not None:
-            text += f"; the hundredth of the people with the most trips made {who.busiest_share:.1%} of them"
+            text += (
+                f"; the hundredth of the people with the most trips made {who.busiest_share:.1%} of"
+                " them"
+            )
         yield text + "."
         if who.few_behind is not None:
             yield (
-                f"Of the flows with at least {self.k} trips, {who.few_behind:.1%} are those of fewer than {self.k} "
-                "people: protecting trips does not protect them."
+                f"Of the flows with at least {self.k} trips, {who.few_behind:.1%} are those of"
+                f" fewer than {self.k} people: protecting trips does not protect them."
             )
         if who.one_behind:
             yield (
-                f"Warning: one person made most trips of {who.one_behind:,} of the {who.places:,} places with at least "
-                f"{self.k} trips. Protect people, and see what `flowveil audit --against` says of dominance."
+                f"Warning: one person made most trips of {who.one_behind:,} of the {who.places:,}"
+                f" places with at least {self.k} trips. Protect people, and see what `flowveil"
+                " audit --against` says of dominance."
             )
 
     def _repr_markdown_(self) -> str:
@@ -185,7 +235,10 @@ def describe_flows(
     max_suppressed: float = 0.1,
     hierarchy: str | None = None,
 ) -> Description:
-    """Describes flows before anything is anonymised (`flowveil.describe`); of folded ones, also the folded time."""
+    """Describes flows before anything is anonymised (`flowveil.describe`).
+
+    Of folded ones, also the folded time.
+    """
     if len(flows) == 0:
         raise DataError("There are no flows to describe.")
     check_max_suppressed(max_suppressed)
@@ -211,6 +264,7 @@ def describe_flows(
         notes=flows.intake.notes,
         person_case=flows.intake.person_case,
         nobody=dict(flows.intake.nobody),
+        place=place_of(flows),
         trips=trips,
         weight=weight,
         mean_weight=None if weight is None else weight / trips,
@@ -249,7 +303,10 @@ def _levels(flows: Flows, guarantees: Mapping[str, Guarantee]) -> Iterator[Level
 
     for lifted in range(max(flows.origins.max_depth, flows.destinations.max_depth) + 1):
         cells = flows.merge(
-            node_o[flows.origin], node_d[flows.destination], flows.origins.n_nodes, flows.destinations.n_nodes
+            node_o[flows.origin],
+            node_d[flows.destination],
+            flows.origins.n_nodes,
+            flows.destinations.n_nodes,
         ).cells
         here = None if resolution is None else resolution - lifted
         yield Level(
@@ -279,11 +336,15 @@ def _contributors(flows: Flows, k: int) -> Contributors | None:
             busiest = float(trips[: len(trips) // 100].sum() / trips.sum())
     enough = flows.trips >= k
     few = float((flows.people.count(len(flows))[enough] < k).mean()) if enough.any() else None
-    return Contributors(len(each), float(each.mean()), trips_each, busiest, few, *_places_of_one(flows, k))
+    return Contributors(
+        len(each), float(each.mean()), trips_each, busiest, few, *_places_of_one(flows, k)
+    )
 
 
 def _places_of_one(flows: Flows, k: int) -> tuple[int | None, int | None]:
-    """Returns the places of which one person made most trips, and all places with at least k trips."""
+    """Returns the places of which one person made most trips, and all places with at least k
+    trips.
+    """
     who = flows.people
     if who is None or who.trips is None:
         return None, None
@@ -297,50 +358,70 @@ def _places_of_one(flows: Flows, k: int) -> tuple[int | None, int | None]:
     return mostly, places
 
 
-def _advice(flows: Flows, levels: Sequence[Level], protect: Sequence[str], max_suppressed: float) -> Iterator[str]:
+def _advice(
+    flows: Flows, levels: Sequence[Level], protect: Sequence[str], max_suppressed: float
+) -> Iterator[str]:
     def suffices(level: Level) -> bool:
-        return all(share.volume >= 1 - max_suppressed for share in level.safe if share.unit in protect)
+        return all(
+            share.volume >= 1 - max_suppressed for share in level.safe if share.unit in protect
+        )
 
     enough = next((level for level in levels if suffices(level)), None)
     finest = levels[0]
     if enough is finest:
         yield (
-            "Enough is safe already: 'suppression' publishes the tiles unchanged, and a finer resolution may be "
-            "possible."
+            "Enough is safe already: 'suppression' publishes the tiles unchanged, and a finer"
+            " resolution may be possible."
         )
     elif enough is None:
-        yield "Even the coarsest level leaves much below k: expect large zones, choose a lower k, or use more data."
+        yield (
+            "Even the coarsest level leaves much below k: expect large zones, choose a lower k, or"
+            " use more data."
+        )
     elif enough.resolution is not None and finest.resolution is not None:
         # Three levels leave methods room to merge without making the tree needlessly deep.
         start = min(finest.resolution, enough.resolution + 3)
         yield (
-            f"At resolution {enough.resolution}, all but {max_suppressed:.0%} of the volume would be safe on a plain "
-            f"grid; start with --resolution {start} and let the method merge where it must."
+            f"At resolution {enough.resolution}, all but {max_suppressed:.0%} of the volume would"
+            f" be safe on a plain grid; start with --resolution {start} and let the method merge"
+            " where it must."
         )
     else:
         yield (
             f"{enough.lifted} levels up, all but {max_suppressed:.0%} of the volume would be safe; "
             "the method merges less where it can."
         )
-    yield "Method: 'layercut', the default, publishes nearly every trip; 'twincut' has one map of zones that add up."
+    yield (
+        "Method: 'layercut', the default, publishes nearly every trip; 'twincut' has one map of"
+        " zones that add up."
+    )
     if flows.origins.geography is None or flows.destinations.geography is None:
-        yield "Boxes ('curvecut' or 'mondrian') cannot be made: the location of the tiles is unknown."
+        yield (
+            "Boxes ('curvecut' or 'mondrian') cannot be made: the location of the tiles is unknown."
+        )
     else:
         yield (
-            "Method: boxes ('curvecut' or 'mondrian') where the hierarchy does not follow the places, or nothing may "
-            "be suppressed ('mondrian'). Boxes overlap, so readers can map them but not add them up over an area."
+            "Method: boxes ('curvecut' or 'mondrian') where the hierarchy does not follow the"
+            " places, or nothing may be suppressed ('mondrian'). Boxes overlap, so readers can map"
+            " them but not add them up over an area."
         )
     if flows.people is not None:
-        yield "Persons are known and protected by default (--protect people); protecting trips alone is not enough."
+        yield (
+            "Persons are known and protected by default (--protect people); protecting trips alone"
+            " is not enough."
+        )
     else:
-        yield "No person column was recognised: trips can be protected, people cannot; say so to your readers."
+        yield (
+            "No person column was recognised: trips can be protected, people cannot; say so to your"
+            " readers."
+        )
 
 
 #: With more flows nothing is estimated, because it would take as long as a release.
 MOST_FLOWS = 2_000_000
 
-#: By method: options that skip its last step, and what a reader gets. The last step makes a release finer, so that a
-#: release on the same tree is about as fine or finer.
+#: By method: options that skip its last step, and what a reader gets. The last step makes a release
+#: finer, so that a release on the same tree is about as fine or finer.
 _ESTIMATED: dict[str, tuple[dict[str, Any], str]] = {
     "layercut": ({}, "nearly every trip, in layers of nested zones"),
     "twincut": ({"effort": 0.0}, "one map of zones for each end"),
@@ -351,13 +432,17 @@ _ESTIMATED: dict[str, tuple[dict[str, Any], str]] = {
 
 @dataclass(frozen=True)
 class Estimate:
-    """The expected result of one method: a run on all flows, recounted like a release, without its last step."""
+    """The expected result of one method: a run on all flows, recounted like a release, without its
+    last step.
+    """
 
     method: str
     folded: bool  # time steps are merged, cell by cell
     hierarchy: str | None  # the tree that it used; None without one
     gives: str  # what a reader gets
-    planner: Mapping[str, float | int | None] = field(default_factory=dict)  # the planner's errors; empty if unknown
+    planner: Mapping[str, float | int | None] = field(
+        default_factory=dict
+    )  # the planner's errors; empty if unknown
     error: float | None = None  # mean generalisation error in tiles; None without a release
     cells: int | None = None  # published cells
     width_h: float | None = None  # mean hours of a cell's interval; None if time is not folded
@@ -371,23 +456,39 @@ class Estimate:
         shown = []
         for key in PLANNER:
             value = self.planner.get(key)
-            shown.append("-" if value is None else f"{value:.3f}" if key == "trip_length_ratio" else f"{value:.1%}")
+            shown.append(
+                "-"
+                if value is None
+                else f"{value:.3f}"
+                if key == "trip_length_ratio"
+                else f"{value:.1%}"
+            )
         tree = "" if self.hierarchy is None else f" ({TREES[self.hierarchy]})"
         width = "" if self.width_h is None else f", {self.width_h:,.2f} h wide on average"
         planner = "".join(f" {text:>12}" for text in shown)
-        return f"  {name:<20}{planner} {self.error:>9,.1f} {self.cells:>10,}  {self.gives}{tree}{width}"
+        return (
+            f"  {name:<20}{planner} {self.error:>9,.1f} {self.cells:>10,} "
+            f" {self.gives}{tree}{width}"
+        )
 
 
-def _estimate(name: str, flows: Flows, arguments: Mapping[str, Any], hierarchy: str | None) -> Estimate | None:
+def _estimate(
+    name: str, flows: Flows, arguments: Mapping[str, Any], hierarchy: str | None
+) -> Estimate | None:
     """Returns what a method would give; None if its libraries are not installed."""
     options, gives = _ESTIMATED[name]
     empty = Estimate(name, bool(flows.folds), None, gives)
     if len(flows) > MOST_FLOWS:
         return replace(empty, reason=f"there are more than {MOST_FLOWS:,} flows")
     limit = {"max_suppressed": METHODS[name].max_suppressed} if name == "layercut" else {}
-    release = attempt(flows, {"method": name, **arguments, **limit, **on_tree(METHODS[name], hierarchy), **options})
+    release = attempt(
+        flows,
+        {"method": name, **arguments, **limit, **on_tree(METHODS[name], hierarchy), **options},
+    )
     if isinstance(release, FlowveilError):
-        return None if isinstance(release, MissingExtraError) else replace(empty, reason=str(release))
+        return (
+            None if isinstance(release, MissingExtraError) else replace(empty, reason=str(release))
+        )
     basis = release.guarantee.basis
     subject = Subject(release, basis)
     return replace(

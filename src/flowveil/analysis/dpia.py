@@ -1,7 +1,9 @@
-"""The text of a data protection impact assessment (Article 35 GDPR) for one release, in Markdown. Private.
+"""The text of a data protection impact assessment (Article 35 GDPR) for one release, in Markdown.
 
-Entries come from the release's statement, its measures and its audit. What these do not contain is marked as to be
-filled in by the controller; nothing is assumed.
+Private.
+
+Entries come from the release's statement, its measures and its audit. What these do not contain is
+marked as to be filled in by the controller; nothing is assumed.
 """
 
 from __future__ import annotations
@@ -11,14 +13,13 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from flowveil.analysis.areas import main_accuracy
+from flowveil.analysis.audit import Audit, audit, audit_lines
 from flowveil.analysis.release_analysis import Analysis
 from flowveil.analysis.uniqueness import uniqueness
-from flowveil.audit.auditing import Audit, audit, audit_lines
-from flowveil.paths import named_path
 from flowveil.published.about import ENTRIES
 from flowveil.published.sentences import sentences
 from flowveil.release.folder import ReleaseFolder
-from flowveil.release.statement import INEXACT
+from flowveil.system.paths import named_path
 
 if TYPE_CHECKING:
     from flowveil.release.statement import Statement
@@ -37,8 +38,13 @@ _BY_CONTROLLER = (
 )
 
 
-def dpia_text(folder: str | PathLike[str], analysis: Analysis, *, against: Any, **reading: Any) -> str:
-    """Returns the assessment of a published release from its folder, its measures and its trips; runs the audit."""
+def dpia_text(
+    folder: str | PathLike[str], analysis: Analysis, *, against: Any, **reading: Any
+) -> str:
+    """Returns the assessment of a published release from its folder, its measures and its trips.
+
+    Runs the audit.
+    """
     place = ReleaseFolder(named_path(folder, what="the release"))
     statement = place.statement
     title = statement.about.get("title")
@@ -54,24 +60,35 @@ def dpia_text(folder: str | PathLike[str], analysis: Analysis, *, against: Any, 
     lines = [
         f"# Data protection impact assessment: {title or TO_FILL}",
         "",
-        "Private: this text contains figures computed from raw trips. It was made by `flowveil analyze --dpia` from "
-        f"the release, its statement and its audit. What they do not contain is marked {TO_FILL}.",
+        (
+            "Private: this text contains figures computed from raw trips. It was made by `flowveil"
+            " analyze --dpia` from the release, its statement and its audit. What they do not"
+            f" contain is marked {TO_FILL}."
+        ),
     ]
     for number, (head, content) in enumerate(parts, 1):
-        lines += ["", f"## {number}. {head}", "", *(f"- {' '.join(line.split())}" for line in content)]
+        lines += [
+            "",
+            f"## {number}. {head}",
+            "",
+            *(f"- {' '.join(line.split())}" for line in content),
+        ]
     return "\n".join(lines) + "\n"
 
 
 def _purpose(statement: Statement) -> Iterator[str]:
     yield f"Purpose of the publication: {TO_FILL}"
-    yield "Published: an origin-destination matrix, counts of trips between zones. It contains no record of a person."
+    yield (
+        "Published: an origin-destination matrix, counts of trips between zones. It contains no"
+        " record of a person."
+    )
     for name, head in ENTRIES.items():
         yield f"{head}: {statement.about.get(name) or TO_FILL}"
 
 
 def _data(statement: Statement, analysis: Analysis) -> Iterator[str]:
     flows: Any = analysis.release.input
-    whole = flows.whole if analysis.release.slice_columns else flows
+    whole = flows.whole
     summary, columns = whole.intake, statement.parameters.get("columns") or {}
     used = ", ".join(f"{role} from `{name}`" for role, name in columns.items() if name)
     yield f"Columns read: {used or 'given as flows'}. Other columns of the input were not used."
@@ -79,7 +96,10 @@ def _data(statement: Statement, analysis: Analysis) -> Iterator[str]:
     for reason, count in sorted(summary.left_out.items()):
         yield f"Rows not used: {count:,} {reason}."
     if whole.people is None:
-        yield "Persons: not known from the input, or not read. Trips of one person cannot be distinguished."
+        yield (
+            "Persons: not known from the input, or not read. Trips of one person cannot be"
+            " distinguished."
+        )
     else:
         yield f"Persons: {whole.people.total():,}. Their identifiers are not published."
     yield "Weights: " + ("none." if whole.weight is None else f"sum {whole.total('weight'):,.0f}.")
@@ -96,14 +116,28 @@ def _measures_taken(statement: Statement) -> Iterator[str]:
     if limit is not None:
         yield f"Limit of suppression: {limit:.1%} of the volume."
     if statement.slice_columns:
-        yield f"The matrix is divided by {', '.join(statement.slice_columns)}; subtraction between slices was checked."
-    if statement.kind not in INEXACT:
-        yield "Recount: flowveil recounts every cell before it writes a folder; `flowveil verify` repeats this."
+        yield (
+            f"The matrix is divided by {', '.join(statement.slice_columns)}; slices share no trip,"
+            " and no total is published."
+        )
+    if not statement.facets.is_noisy:
+        yield (
+            "Recount: flowveil recounts every cell before it writes a folder; `flowveil verify`"
+            " repeats this."
+        )
     earlier = "Earlier releases of the same trips"
     accepted = statement.differencing_accepted
-    kept = "; that readers can subtract releases was accepted." if accepted else ", which refuses overlapping releases."
+    kept = (
+        "; that readers can subtract releases was accepted."
+        if accepted
+        else ", which refuses overlapping releases."
+    )
     ledger = statement.ledger is not None
-    yield f"{earlier}: a ledger was kept{kept}" if ledger else f"{earlier} (no ledger was used): {TO_FILL}"
+    yield (
+        f"{earlier}: a ledger was kept{kept}"
+        if ledger
+        else f"{earlier} (no ledger was used): {TO_FILL}"
+    )
     yield f"Technical and organisational measures around the raw trips: {TO_FILL}"
 
 
@@ -112,9 +146,11 @@ def _risks(statement: Statement, analysis: Analysis, audited: Audit) -> Iterator
     yield from (f"Audit, not compared: {line}" for line in audited.not_compared)
     yield from (f"Audit: {line}" for line in (*audited.failures, *audit_lines(audited)))
     flows: Any = analysis.release.input
-    for one in uniqueness(flows.whole if analysis.release.slice_columns else flows):
+    for one in uniqueness(flows.whole):
         yield f"Without these measures, in the raw trips: {one.line().strip()}."
-    yield from (line for line in sentences(statement) if line.startswith(("Not protected", "Not claimed")))
+    yield from (
+        line for line in sentences(statement) if line.startswith(("Not protected", "Not claimed"))
+    )
     yield f"Likelihood and severity for the persons concerned: {TO_FILL}"
 
 
@@ -126,7 +162,7 @@ def _residual_risk(statement: Statement, analysis: Analysis) -> Iterator[str]:
     for name in statement.confirmed:
         yield f"Confirmed by the operator although it is refused by default: `--{name}`."
     if statement.differencing_accepted:
-        yield "Subtraction between slices was accepted by the operator (`--accept-differencing`)."
+        yield "Subtraction of releases was accepted by the operator (`--accept-differencing`)."
     yield from (f"Not measured: {note}" for note in analysis.notes)
     yield f"Assessment of the residual risk, and whether it is acceptable: {TO_FILL}"
     yield f"Opinion of the data protection officer, date and signature: {TO_FILL}"
@@ -139,5 +175,8 @@ def _usefulness(analysis: Analysis) -> Iterator[str]:
             yield f"Published: {1 - share:.2%} of the {basis}."
     first = main_accuracy([one for one in analysis.areas if one.basis == "trips"])
     if first is not None:
-        yield f"Between areas ({first.areas}), a reader misses or misplaces {first.area_error:.1%} of all trips."
+        yield (
+            f"Between areas ({first.areas}), a reader misses or misplaces {first.area_error:.1%} of"
+            " all trips."
+        )
     yield f"Why less data, or a coarser release, would not serve the purpose: {TO_FILL}"

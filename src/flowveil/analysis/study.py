@@ -1,7 +1,10 @@
-"""The experiments of the papers: segments x methods x protections, or time steps x methods. Private.
+"""The experiments of the papers: segments x methods x protections, or time steps x methods.
 
-Every run has a time limit; one that exceeds it is shown as N/A, as in the papers. Every result is stored in a separate
-file as soon as it exists, named after everything that decides it, so that an interrupted study continues.
+Private.
+
+Every run has a time limit; one that exceeds it is shown as N/A, as in the papers. Every result is
+stored in a separate file as soon as it exists, named after everything that decides it, so that an
+interrupted study continues.
 """
 
 from __future__ import annotations
@@ -17,17 +20,30 @@ from typing import Any
 
 import numpy as np
 
-from flowveil import __version__, output
-from flowveil.analysis.experiment import DONE, FAILED, TIMED_OUT, Run, Settings, Source, Task, methods_of, run_tasks
+from flowveil import __version__
+from flowveil.analysis.experiment import (
+    DONE,
+    FAILED,
+    TIMED_OUT,
+    Run,
+    Settings,
+    Source,
+    Task,
+    methods_of,
+    run_tasks,
+)
+from flowveil.analysis.paper_results import find_data_set
 from flowveil.analysis.papers import Preset, find_preset
+from flowveil.analysis.random_groups import person_weights
 from flowveil.analysis.study_tables import write_study
-from flowveil.errors import InfeasibleError, OutputError, ParameterError
-from flowveil.flows import Flows
+from flowveil.core.errors import InfeasibleError, OutputError, ParameterError
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import UNITS
 from flowveil.methods import METHODS, Method
-from flowveil.output import make_private_folder
-from flowveil.paths import named_path
-from flowveil.progress import lines_every
-from flowveil.slices import SlicedFlows
+from flowveil.system import output
+from flowveil.system.output import make_private_folder
+from flowveil.system.paths import named_path
+from flowveil.system.progress import lines_every
 
 #: Seconds that a run may take; two hours, as in the papers.
 TIME_LIMIT = 7200.0
@@ -42,7 +58,8 @@ _STORED = ("status", "reason", "seconds", "by_basis", "notes")
 class Study:
     """All results of a study."""
 
-    # One for each run and basis: the run, ``status``, ``seconds``, and the measures, the planner's errors first.
+    # One for each run and basis: the run, ``status``, ``seconds``, and the measures, the planner's
+    # errors first.
     rows: tuple[dict[str, Any], ...]
     by: tuple[str, ...]  # the attributes of segments; the time if there is a matrix for each step
     settings: Settings  # what was run
@@ -72,7 +89,7 @@ class Study:
 
 
 def run_study(
-    flows: SlicedFlows,
+    flows: Flows,
     directory: str | PathLike[str],
     *,
     workers: int = 1,
@@ -81,21 +98,31 @@ def run_study(
 ) -> Study:
     """Runs all tasks that have no stored result, and writes the tables; see `flowveil.run_study`.
 
-    ``flows`` are by all attributes, or by time steps. An earlier study of the same data in the folder is continued.
-    Times are most comparable with one of ``workers``. ``choices`` are `flowveil.analysis.experiment.Settings`, and
-    override the preset.
+    ``flows`` are by all attributes, or by time steps. An earlier study of the same data in the
+    folder is continued. Times are most comparable with one of ``workers``. ``choices`` are
+    `flowveil.analysis.experiment.Settings`, and override the preset.
     """
     given = {name: value for name, value in choices.items() if value is not None}
     settings = study_settings(flows, Settings(**{"time_limit": TIME_LIMIT, **given}))
+    if settings.random_groups and not flows.slice_columns:
+        raise ParameterError("Random groups are of the sizes of segments. Hint: give --by.")
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
     steps = _steps(flows, settings)
     fingerprint = _fingerprint(flows)
     folder = open_folder(directory, fingerprint)
-    runs = _results(flows, settings, steps, folder / RUNS, fingerprint, workers, progress or lines_every("Studying"))
+    runs = _results(
+        flows,
+        settings,
+        steps,
+        folder / RUNS,
+        fingerprint,
+        workers,
+        progress or lines_every("Studying"),
+    )
     study = Study(
         rows=tuple(row for run in runs for row in _rows(run, settings)),
-        by=flows.columns,
+        by=flows.slice_columns,
         settings=settings,
         every=None if flows.every is None else flows.every.name,
         data=describe_data(flows, settings.k[0], steps),
@@ -104,69 +131,99 @@ def run_study(
     return study
 
 
-def study_settings(flows: SlicedFlows, choices: Settings) -> Settings:
+def study_settings(flows: Flows, choices: Settings) -> Settings:
     """Returns the settings of a study: what was chosen, then the preset, then defaults."""
     preset = find_preset(choices.preset)
     if preset is not None and preset.is_of_matrices != (flows.every is not None):
         raise ParameterError(
             f"The preset '{preset.name}' compares methods over "
-            + ("many matrices. Hint: give --time and --every." if preset.is_of_matrices else "segments, not times.")
+            + (
+                "many matrices. Hint: give --time and --every."
+                if preset.is_of_matrices
+                else "segments, not times."
+            )
         )
     if choices.k is not None and not isinstance(choices.k, int):
         raise ParameterError(f"A study has one k; found {choices.k!r}.")
     paper = Preset("", "", (), trees="common") if preset is None else preset
-    wanted = choices.methods if choices.methods is not None and choices.methods != "all" else paper.methods or None
+    wanted = (
+        choices.methods
+        if choices.methods is not None and choices.methods != "all"
+        else paper.methods or None
+    )
     methods = methods_of(wanted, same_zones=flows.intake.same_zones)
     if wanted is None and flows.every is not None:
         methods.append(METHODS["laplace"])
-    if wanted is None and not flows.intake.same_zones and flows.intake.outside != "keep":
-        methods += [method for method in METHODS.values() if method.promises == "perturbation"]
     # Over many matrices trips alone, as in the paper.
     with_weights = flows.whole.weight is not None and flows.every is None
+    if choices.published is not None:
+        if flows.every is None:
+            raise ParameterError(
+                "published names a data set of matrices. Hint: --time and --every."
+            )
+        find_data_set(choices.published, {})
     protections = ("trips", "population") if with_weights else ("trips",)
     settings = choices.resolve(flows, methods, paper=paper, protections=protections)
-    return replace(settings, preset=preset, options=_merge_options(flows.whole, methods, paper, choices))
+    return replace(
+        settings, preset=preset, options=_merge_options(flows.whole, methods, paper, choices)
+    )
 
 
 def _merge_options(
     flows: Flows, methods: Sequence[Method], paper: Preset, choices: Settings
 ) -> dict[str, dict[str, Any]]:
-    """Returns the options of each method: those given, then those of the preset; laplace must have its bound."""
+    """Returns the options of each method: those given, then those of the preset.
+
+    Laplace must have its bound.
+    """
     given = choices.options
     merged = {m.name: {**paper.options.get(m.name, {}), **given.get(m.name, {})} for m in methods}
     if "laplace" in merged:
         # Nothing is published, so the zones may come from the data and the noise may be repeatable.
         domain = {"region": "observed"} if flows.whole_map is None else {}
-        merged["laplace"] = {"epsilon": 1.0, "unsafe_seed_for_tests": 0, **domain, **merged["laplace"]}
+        merged["laplace"] = {
+            "epsilon": 1.0,
+            "unsafe_seed_for_tests": 0,
+            **domain,
+            **merged["laplace"],
+        }
         if flows.people is None and "bound" not in given.get("laplace", {}):
             # Without persons the unit is a trip, which needs no bound.
             merged["laplace"].pop("bound", None)
         if flows.people is not None and "bound" not in merged["laplace"]:
             raise ParameterError(
-                "laplace needs a bound where persons are known: the largest number of trips of a person that count. "
-                "Hint: --option laplace.bound=4, or name methods without it."
+                "laplace needs a bound where persons are known: the largest number of trips of a"
+                " person that count. Hint: --option laplace.bound=4, or name methods without it."
             )
     return {name: options for name, options in merged.items() if options}
 
 
-def _steps(flows: SlicedFlows, settings: Settings) -> tuple[str, ...]:
-    """Returns the time steps with enough trips, or a sample of them, in order; empty if the study is by attributes."""
+def _steps(flows: Flows, settings: Settings) -> tuple[str, ...]:
+    """Returns the time steps with enough trips, or a sample of them, in order.
+
+    Empty if the study is by attributes.
+    """
     fewest, sample = settings.fewest_trips, settings.sample
     if flows.every is None:
         if fewest is not None or sample is not None:
-            raise ParameterError("fewest_trips and sample choose among time steps. Hint: give --time and --every.")
+            raise ParameterError(
+                "fewest_trips and sample choose among time steps. Hint: give --time and --every."
+            )
         return ()
-    if len(flows.columns) > 1:
-        raise ParameterError("A study is by attributes or by time steps, not by both. Hint: leave --by out.")
+    if len(flows.slice_columns) > 1:
+        raise ParameterError(
+            "A study is by attributes or by time steps, not by both. Hint: leave --by out."
+        )
     if sample is not None and sample < 1:
         raise ParameterError(f"sample must be at least 1; found {sample}.")
     if fewest is None:
         fewest = 0 if settings.preset is None else int(settings.preset.fewest_trips)
     volume = [int(part.trips.sum()) for part in flows.slices]
-    large = [key[0] for key, trips in zip(flows.keys, volume, strict=True) if trips >= fewest]
+    large = [key[0] for key, trips in zip(flows.slice_keys, volume, strict=True) if trips >= fewest]
     if not large:
         raise InfeasibleError(
-            f"None of {len(volume):,} time steps has {fewest:,} trips. Hint: lower --fewest-trips, or use longer steps."
+            f"None of {len(volume):,} time steps has {fewest:,} trips. Hint: lower --fewest-trips,"
+            " or use longer steps."
         )
     if sample is not None and sample < len(large):
         drawn = np.random.default_rng(0).choice(len(large), size=sample, replace=False)
@@ -175,7 +232,7 @@ def _steps(flows: SlicedFlows, settings: Settings) -> tuple[str, ...]:
 
 
 def _results(
-    flows: SlicedFlows,
+    flows: Flows,
     settings: Settings,
     steps: Sequence[str],
     folder: Path,
@@ -183,32 +240,83 @@ def _results(
     workers: int,
     progress: Callable[[float], None],
 ) -> Iterator[Run]:
-    """Yields all runs in order, on the whole and each segment or step, after making those that are not stored."""
-    segments: list[tuple[str | None, str | None]] = [(flows.columns[0], step) for step in steps] or [
+    """Yields all runs in order, on the whole and each segment or step, after making those that are
+    not stored.
+    """
+    segments: list[tuple[str | None, str | None]] = [
+        (flows.slice_columns[0], step) for step in steps
+    ] or [
         (None, None),
-        *((by, value) for at, by in enumerate(flows.columns) for value in sorted({key[at] for key in flows.keys})),
+        *(
+            (by, value)
+            for at, by in enumerate(flows.slice_columns)
+            for value in sorted({key[at] for key in flows.slice_keys})
+        ),
     ]
+    splits: list[tuple[str | None, str | None, int | None]] = [
+        (by, value, None) for by, value in segments
+    ]
+    if not steps:
+        splits += [
+            (by, value, split)
+            for split in range(settings.random_groups)
+            for by, value in segments
+            if by is not None
+        ]
     grid = [
-        (Task(settings.arguments(method, settings.k[0], protect, flows.whole), by, value), protect)
-        for by, value in segments
+        (
+            Task(
+                settings.arguments(method, settings.k[0], protect, flows.whole),
+                by,
+                value,
+                split=split,
+            ),
+            protect,
+        )
+        for by, value, split in splits
         for method in settings.methods.values()
         for protect in settings.protections
     ]
-    paths = [folder / f"{_key(task, protect, settings, fingerprint)}.json" for task, protect in grid]
+    paths = [
+        folder / f"{_key(task, protect, settings, fingerprint)}.json" for task, protect in grid
+    ]
     left = [i for i, path in enumerate(paths) if not _is_stored(path, settings.time_limit)]
     stored = len(paths) - len(left)
     for number, run in run_tasks(
-        Source(flows, str(settings.trees), str(settings.reading)),
+        Source(
+            flows,
+            str(settings.trees),
+            str(settings.reading),
+            authors=_shows_authors(settings),
+            k_population=_authors_threshold(flows, settings),
+        ),
         [grid[i][0] for i in left],
         time_limit=settings.time_limit,
         progress=lambda share: progress((stored + share * len(left)) / len(paths)),
         n_workers=workers,
     ):
-        _store(paths[left[number]], {name: getattr(run, name) for name in _STORED} | {"limit": settings.time_limit})
+        _store(
+            paths[left[number]],
+            {name: getattr(run, name) for name in _STORED} | {"limit": settings.time_limit},
+        )
     for (task, protect), path in zip(grid, paths, strict=True):
         outcome = json.loads(path.read_text("utf-8"))
         run = replace(task.to_run(outcome["status"]), **{name: outcome[name] for name in _STORED})
         yield replace(run, protect=protect)
+
+
+def _shows_authors(settings: Settings) -> bool:
+    """Returns whether runs have the authors' reading: if chosen, and next to ours in Table P."""
+    preset: Preset | None = settings.preset
+    of_odkanon = preset is not None and preset.name.startswith("odkanon")
+    return settings.reading == "authors" or of_odkanon
+
+
+def _authors_threshold(flows: Flows, settings: Settings) -> float | None:
+    """Returns the population's threshold of all segments; None without weights."""
+    if settings.k_population is not None or flows.whole.weight is None:
+        return settings.k_population
+    return UNITS["population"].threshold(flows.whole, settings.k[0])
 
 
 def _key(task: Task, protect: Sequence[str], settings: Settings, fingerprint: str) -> str:
@@ -223,10 +331,19 @@ def _key(task: Task, protect: Sequence[str], settings: Settings, fingerprint: st
             code = f"{method.plan.__module__}:{getattr(method.plan, '__qualname__', '')}"
     named = {name: value for name, value in task.arguments.items() if name != "method"}
     content = {
-        "by": task.by, "segment": task.segment, "method": method.name, "protect": protect, "arguments": named,
-        "trees": settings.trees, "reading": settings.reading, "input": fingerprint, "version": __version__,
+        "by": task.by,
+        "segment": task.segment,
+        "split": task.split,
+        "method": method.name,
+        "protect": protect,
+        "arguments": named,
+        "trees": settings.trees,
+        "reading": settings.reading,
+        "authors": [_shows_authors(settings), settings.k_population],
+        "input": fingerprint,
+        "version": __version__,
         "code": code,
-    }  # fmt: skip
+    }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -235,14 +352,23 @@ def _rows(run: Run, settings: Settings) -> Iterator[dict[str, Any]]:
     for basis in ("trips", "weight"):
         if run.status == DONE and basis not in run.by_basis:
             continue
-        limit = settings.limit_of(run.method) if settings.methods[run.method].promises == "k" else None
-        row = {name: getattr(run, name) for name in ("by", "segment", "method", "status", "seconds", "reason")}
+        limit = (
+            settings.limit_of(run.method)
+            if settings.methods[run.method].counts == "exact"
+            else None
+        )
+        row = {
+            name: getattr(run, name)
+            for name in ("by", "segment", "method", "status", "seconds", "reason")
+        }
         row |= {"protect": run.protection, "basis": basis, "limit": limit}
         yield {**row, **run.notes, **run.by_basis.get(basis, {})}
 
 
 def check_folder(directory: str | PathLike[str]) -> None:
-    """Refuse a folder that cannot be written, holds something else, or lies in a release, before anything is read."""
+    """Refuse a folder that cannot be written, holds something else, or lies in a release, before
+    anything is read.
+    """
     output.check_private_folder(directory, "a study", lambda names: MARKER in names)
 
 
@@ -250,11 +376,18 @@ def open_folder(directory: str | PathLike[str], fingerprint: str) -> Path:
     """Returns the folder, created or checked: an earlier study of the same data is continued."""
     folder = named_path(directory, what="the study")
     check_folder(folder)
-    marker, note = folder / MARKER, {"format": FORMAT, "input": fingerprint, "use": "not for publication"}
+    marker, note = (
+        folder / MARKER,
+        {
+            "format": FORMAT,
+            "input": fingerprint,
+            "use": "not for publication",
+        },
+    )
     if marker.exists() and _read(marker) != note:
         raise OutputError(
-            f"'{directory}' holds a study of other data: of other trips, segments or zones. Nothing was written. "
-            "Hint: name a new folder."
+            f"'{directory}' holds a study of other data: of other trips, segments or zones. Nothing"
+            " was written. Hint: name a new folder."
         )
     make_private_folder(make_private_folder(folder) / RUNS)
     if not marker.exists():
@@ -271,7 +404,10 @@ def _read(path: Path) -> Any:
 
 
 def _is_stored(path: Path, time_limit: float) -> bool:
-    """Returns whether there is a result; a run that was stopped after a shorter time is repeated."""
+    """Returns whether there is a result.
+
+    A run that was stopped after a shorter time is repeated.
+    """
     outcome = _read(path)
     status = outcome.get("status", FAILED)
     return bool(status not in (TIMED_OUT, FAILED) or outcome.get("limit", 0) >= time_limit)
@@ -281,9 +417,12 @@ def _store(path: Path, outcome: dict[str, Any]) -> None:
     output.write_files({path: json.dumps(outcome, sort_keys=True)}, private=True)
 
 
-def _fingerprint(flows: SlicedFlows) -> str:
-    """Returns a hash of everything that decides a result: segments, flows, trees, and places of their nodes."""
-    digest = hashlib.sha256(repr((flows.columns, flows.keys)).encode())
+def _fingerprint(flows: Flows) -> str:
+    """Returns a hash of everything that decides a result.
+
+    Segments, flows, trees, and places of their nodes.
+    """
+    digest = hashlib.sha256(repr((flows.slice_columns, flows.slice_keys)).encode())
     for tree in (flows.origins, flows.destinations):
         digest.update(repr((tree.kind, tree.base_level, tree.n_nodes, tree.code.tolist())).encode())
         columns: list[Any] = [tree.parent]
@@ -301,53 +440,50 @@ def _fingerprint(flows: SlicedFlows) -> str:
     return digest.hexdigest()
 
 
-def describe_data(flows: SlicedFlows, k: int, steps: Sequence[str]) -> dict[str, float]:
-    """Returns the numbers of the data set that the papers tabulate; of matrices if there is one for each time step."""
+def describe_data(flows: Flows, k: int, steps: Sequence[str]) -> dict[str, float]:
+    """Returns the numbers of the data set that the papers tabulate.
+
+    Of matrices if there is one for each time step.
+    """
     if flows.every is not None:
         return _describe_matrices(flows, k, steps)
     whole = flows.whole
     ends = [tree.code[tree.leaf_node] for tree in (whole.origins, whole.destinations)]
     found: dict[str, float] = {"trips": int(whole.trips.sum()), "od_pairs": len(whole)}
-    found |= {"origin_tiles": len(ends[0]), "destination_tiles": len(ends[1]), "tiles": len(np.union1d(*ends))}
+    found |= {
+        "origin_tiles": len(ends[0]),
+        "destination_tiles": len(ends[1]),
+        "tiles": len(np.union1d(*ends)),
+    }
     if whole.people is not None:
         found["people"] = len(np.unique_values(whole.people.person))
     if whole.weight is not None:
         represented = _represented_population(flows)
-        found |= {"weight": float(whole.weight.sum())} | ({} if represented is None else {"population": represented})
+        found |= {"weight": float(whole.weight.sum())} | (
+            {} if represented is None else {"population": represented}
+        )
     return found
 
 
-def _represented_population(flows: SlicedFlows) -> float | None:
-    """Returns the sum of the persons' weights, as the papers define it; None unless every weight is determined.
+def _represented_population(flows: Flows) -> float | None:
+    """Returns the sum of the persons' weights, as the papers define it.
 
-    A cell of which all weights but one are known determines that one. A person whose weight differs between trips has
-    none.
+    None unless every weight is determined.
     """
-    rows, n_cells = [], 0
-    for part in flows.slices:
-        if part.people is None or part.weight is None or part.people.trips is None:
-            return None
-        rows.append(np.stack([part.people.cell + n_cells, part.people.person, part.people.trips]).astype(np.int64))
-        n_cells += len(part)
-    (cell, person, trips), weight = np.hstack(rows), np.concatenate([part.weight for part in flows.slices])
-    known = np.full(int(person.max(initial=-1)) + 1, np.nan)
-    last = person >= 0
-    while last.any():
-        unknown = np.isnan(known[person])
-        rest = weight - np.bincount(cell, np.where(unknown, 0.0, trips * known[person]), minlength=n_cells)
-        last = unknown & (np.bincount(cell, unknown, minlength=n_cells)[cell] == 1)
-        known[person[last]] = rest[cell[last]] / trips[last]
-    total = np.bincount(cell, trips * known[person], minlength=n_cells)
-    return float(known[np.unique_values(person)].sum()) if np.allclose(total, weight, rtol=1e-4) else None
+    weights = person_weights(flows)
+    return None if weights is None else float(np.nansum(weights))
 
 
-def _describe_matrices(flows: SlicedFlows, k: int, steps: Sequence[str]) -> dict[str, float]:
+def _describe_matrices(flows: Flows, k: int, steps: Sequence[str]) -> dict[str, float]:
     """Returns means over all matrices, including those that are not run."""
     first = flows.slices[0]
     # Without a map, the tiles with a trip end.
     ends = [tree.code[tree.leaf_node] for tree in (first.origins, first.destinations)]
     n_tiles = len(np.union1d(*ends)) if first.whole_map is None else first.whole_map.n_tiles
-    trips, pairs = [int(part.trips.sum()) for part in flows.slices], [len(part) for part in flows.slices]
+    trips, pairs = (
+        [int(part.trips.sum()) for part in flows.slices],
+        [len(part) for part in flows.slices],
+    )
     safe = [part.trips >= k for part in flows.slices]
     parts = zip(flows.slices, safe, trips, strict=True)
     return {

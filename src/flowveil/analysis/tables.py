@@ -1,7 +1,8 @@
 """Tables of comparisons and studies in Markdown, LaTeX and HTML.
 
-Sheets hold values; a format turns them into text: whole numbers with separators, large ones as powers of ten, others
-with one or two decimals. CSV files have all digits and are written by `flowveil.published.spreadsheets`.
+Sheets hold values; a format turns them into text: whole numbers with separators, large ones as
+powers of ten, others with one or two decimals. CSV files have all digits and are written by
+`flowveil.published.spreadsheets`.
 """
 
 from __future__ import annotations
@@ -37,22 +38,94 @@ HEADS = {
     "od_dimension": "OD dimension",
     "suppressed_share": "suppressed (%)",
     "k_people": "fewest people",
+    "k_trips": "k trips",
+    "k_population": "k population",
+    "cells_under_k_trips": "cells below k trips",
+    "cells_under_k_population": "cells below k population",
+    "v_target": "v_target",
     "seconds": "Time (s)",
+    # Of data sets.
+    "people": "participants with trips",
+    "population": "represented population",
+    "trips": "trips",
+    "tiles": "tiles",
+    "od_pairs": "unique OD pairs",
+    "origin_tiles": "origin tiles",
+    "destination_tiles": "destination tiles",
+    "matrices": "#matrices",
+    "mean_od_pairs": "average #flows",
+    "density": "density (%)",
+    "mean_trips": "average volume",
+    "safe_od_pairs": "anon. flows (%)",
+    "safe_trips": "anon. vol. (%)",
 }
+#: Names of protections. The papers say participants and count trips; here participants are people.
+_PROTECTED = {"people": "the participants", "population": "the population"}
 #: Measures that tables show in percent.
 SHARES = (
-    "area_error", "production_error", "attraction_error", "accessibility_error", "density", "safe_od_pairs",
-    "safe_trips", "suppressed_share",
-)  # fmt: skip
+    "area_error",
+    "production_error",
+    "attraction_error",
+    "accessibility_error",
+    "density",
+    "safe_od_pairs",
+    "safe_trips",
+    "suppressed_share",
+)
 
 _TEX_HEADS = {
-    "C_DM": r"$C_{DM}$", "C_AVG": r"$C_{AVG}$", "G": r"$\bar{G}$", "E": r"$E$", "D": r"$D$", "k trips": r"$k_{trips}$",
-    "k people": r"$k_{people}$", "k population": r"$k_{population}$",
-}  # fmt: skip
+    "C_DM": r"$C_{DM}$",
+    "C_AVG": r"$C_{AVG}$",
+    "G": r"$\bar{G}$",
+    "E": r"$E$",
+    "D": r"$D$",
+    "k trips": r"$k_{trips}$",
+    "k people": r"$k_{people}$",
+    "k population": r"$k_{population}$",
+}
 _TEX_SIGNS = {
-    "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", ">": r"$>$", "<": r"$<$",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "–": "--", "×": r"$\times$",
-}  # fmt: skip
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    ">": r"$>$",
+    "<": r"$<$",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\\": r"\textbackslash{}",
+    "–": "--",
+    "×": r"$\times$",
+}
+
+
+_METHODS = {
+    "odkanon": "ODkAnon",
+    "atg-dual": "ATG-Dual",
+    "atg-soft": "ATG-Soft",
+    "oigh": "OIGH",
+    "mondrian": "Mondrian",
+    "glove": "Glove",
+    "glove-sk": "Glove-sk",
+    "twincut": "TwinCut",
+    "suppression": "Suppression",
+    "laplace": "Laplace",
+    "paircut": "PairCut",
+    "curvecut": "CurveCut",
+    "layercut": "LayerCut",
+}
+
+
+def method_name(method: str) -> str:
+    """Returns the name of a method as papers write it."""
+    return _METHODS.get(method, method)
+
+
+def protected_name(protect: str) -> str:
+    """Returns a protection in words, from units joined by ``+``."""
+    return " and ".join(_PROTECTED.get(unit, unit) for unit in protect.split("+"))
 
 
 @dataclass(frozen=True)
@@ -83,7 +156,9 @@ def measure_entry(name: str, value: float | int | None) -> Any:
 def markdown(sheet: Sheet) -> str:
     """Returns the table in Markdown, without its title."""
     lines = [_markdown_row(sheet.head)]
-    lines.append("|" + "".join("---:|" if sheet.is_right(i) else "---|" for i in range(len(sheet.head))))
+    lines.append(
+        "|" + "".join("---:|" if sheet.is_right(i) else "---|" for i in range(len(sheet.head)))
+    )
     lines += [_markdown_row(_text(value, " ×10^{}") for value in row) for row in sheet.rows]
     return "\n".join(lines) + "\n"
 
@@ -100,7 +175,13 @@ def latex(sheet: Sheet) -> str:
         r"\end{tabular}",
     ]
     if sheet.title:
-        lines = [r"\begin{table}", r"\centering", rf"\caption{{{_tex(sheet.title)}.}}", *lines, r"\end{table}"]
+        lines = [
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{_tex(sheet.title)}.}}",
+            *lines,
+            r"\end{table}",
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -121,7 +202,12 @@ def _thinned(rows: tuple[tuple[Any, ...], ...]) -> Iterator[tuple[Any, ...]]:
     before: tuple[Any, ...] = ()
     for row in rows:
         same = 0
-        while before and same < 2 and isinstance(row[same], str) and row[: same + 1] == before[: same + 1]:
+        while (
+            before
+            and same < 2
+            and isinstance(row[same], str)
+            and row[: same + 1] == before[: same + 1]
+        ):
             same += 1
         yield ("",) * same + row[same:]
         before = row
@@ -145,7 +231,10 @@ def html_part(name: str, title: str, sheets: Sequence[Sheet], *, notes: Sequence
             sheet.label,
             sheet.title,
             [(head, sheet.is_right(column)) for column, head in enumerate(sheet.head)],
-            [[(text_of(value), sheet.is_right(column)) for column, value in enumerate(row)] for row in sheet.rows],
+            [
+                [(text_of(value), sheet.is_right(column)) for column, value in enumerate(row)]
+                for row in sheet.rows
+            ],
         )
         for sheet in sheets
     ]

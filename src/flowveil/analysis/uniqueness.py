@@ -1,8 +1,8 @@
 """Uniqueness of people in the raw trips, given a few known places (de Montjoye et al. 2013).
 
-Of a person's places (tiles, with times also time steps) m are drawn, and the people who were at all of them are
-counted. It shows that removing names does not protect. The sample of persons has a fixed seed and depends on their
-places only.
+Of a person's places (tiles, with times also time steps) m are drawn, and the people who were at all
+of them are counted. It shows that removing names does not protect. The sample of persons has a
+fixed seed and depends on their places only.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.flows import Flows
-from flowveil.hierarchy import Ints
+from flowveil.core.arrays import Ints
+from flowveil.core.flows import Flows
 
 #: Size of the sample, and largest number of known places.
 SAMPLE, MOST_KNOWN = 1_000, 4
@@ -26,7 +26,10 @@ _Z = 1.959963984540054
 
 @dataclass(frozen=True)
 class Uniqueness:
-    """Share of people who are unique given a number of their places, with or without times. Private; without names."""
+    """Share of people who are unique given a number of their places, with or without times.
+
+    Private; without names.
+    """
 
     known: int  # how many places
     timed: bool
@@ -41,29 +44,47 @@ class Uniqueness:
         what = "place" if self.known == 1 else "places"
         times = " and times" if self.timed else ""
         return (
-            f"  {self.known} known {what}{times}: {self.share:.1%} of the people are alone there (95 % interval "
-            f"{self.low:.1%} to {self.high:.1%}; {self.sampled:,} drawn of {self.people:,})"
+            f"  {self.known} known {what}{times}: {self.share:.1%} of the people are alone there"
+            f" (95 % interval {self.low:.1%} to {self.high:.1%}; {self.sampled:,} drawn of"
+            f" {self.people:,})"
         )
 
 
-def uniqueness(flows: Flows, *, most_known: int = MOST_KNOWN, sample: int = SAMPLE) -> tuple[Uniqueness, ...]:
-    """Returns the share of unique people for 1 to ``most_known`` known places; empty without persons."""
+def uniqueness(
+    flows: Flows, *, most_known: int = MOST_KNOWN, sample: int = SAMPLE
+) -> tuple[Uniqueness, ...]:
+    """Returns the share of unique people for 1 to ``most_known`` known places.
+
+    Empty without persons.
+    """
     if flows.people is None or len(flows.people.person) == 0:
         return ()
     # Distinct (person, place) rows, indexed by person and by place.
-    rows = [np.tile(flows.people.person, 2), np.concatenate([place[flows.people.cell] for place in _places(flows)])]
+    rows = [
+        np.tile(flows.people.person, 2),
+        np.concatenate([place[flows.people.cell] for place in _places(flows)]),
+    ]
     person, place = np.unique(np.stack(rows).astype(np.int64), axis=1)
     start = np.searchsorted(person, np.arange(int(person.max()) + 2))
     by_place = np.lexsort((person, place))
-    visitor, first = person[by_place], np.searchsorted(place[by_place], np.arange(int(place.max()) + 2))
-    # An order of persons that depends on their places only. Sums wrap around, so that differences stay exact.
+    visitor, first = (
+        person[by_place],
+        np.searchsorted(place[by_place], np.arange(int(place.max()) + 2)),
+    )
+    # An order of persons that depends on their places only. Sums wrap around, so that differences
+    # stay exact.
     numbers = np.random.default_rng(_SEED).integers(1 << 62, size=len(first), dtype=np.uint64)
     total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(numbers[place], dtype=np.uint64)))
-    order, n_places = np.argsort(total[start[1:]] - total[start[:-1]], kind="stable"), np.diff(start)
+    order, n_places = (
+        np.argsort(total[start[1:]] - total[start[:-1]], kind="stable"),
+        np.diff(start),
+    )
 
     def people_at(places: NDArray[np.int64]) -> int:
         visitors = [visitor[first[p] : first[p + 1]] for p in places.tolist()]
-        return len(reduce(lambda a, b: np.intersect1d(a, b, assume_unique=True), sorted(visitors, key=len)))
+        return len(
+            reduce(lambda a, b: np.intersect1d(a, b, assume_unique=True), sorted(visitors, key=len))
+        )
 
     shares = []
     for known in range(1, most_known + 1):
@@ -72,9 +93,13 @@ def uniqueness(flows: Flows, *, most_known: int = MOST_KNOWN, sample: int = SAMP
             break
         rng = np.random.default_rng([_SEED, known])
         drawn = able[np.sort(rng.permutation(len(able))[:sample])].tolist()
-        chosen = (rng.choice(place[start[who] : start[who + 1]], known, replace=False) for who in drawn)
+        chosen = (
+            rng.choice(place[start[who] : start[who + 1]], known, replace=False) for who in drawn
+        )
         alone, n = sum(people_at(places) == 1 for places in chosen), len(drawn)
-        shares.append(Uniqueness(known, _steps(flows) is not None, len(able), n, alone / n, *wilson(alone, n)))
+        shares.append(
+            Uniqueness(known, _steps(flows) is not None, len(able), n, alone / n, *wilson(alone, n))
+        )
     return tuple(shares)
 
 
@@ -89,10 +114,15 @@ def wilson(hits: int, n: int) -> tuple[float, float]:
 def _places(flows: Flows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Returns the place of both ends of every flow; a tile has the same number at either end."""
     codes = [tree.code[tree.leaf_node] for tree in (flows.origins, flows.destinations)]
-    of_origin, of_destination = np.split(np.unique(np.concatenate(codes), return_inverse=True)[1], [len(codes[0])])
+    of_origin, of_destination = np.split(
+        np.unique(np.concatenate(codes), return_inverse=True)[1], [len(codes[0])]
+    )
     steps = _steps(flows)
     time, n_steps = (0, 1) if steps is None else (steps, int(steps.max(initial=0)) + 1)
-    return of_origin[flows.origin] * n_steps + time, of_destination[flows.destination] * n_steps + time
+    return (
+        of_origin[flows.origin] * n_steps + time,
+        of_destination[flows.destination] * n_steps + time,
+    )
 
 
 def _steps(flows: Flows) -> Ints | None:

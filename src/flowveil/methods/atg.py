@@ -1,7 +1,8 @@
 """ATG-Dual and ATG-Soft: adaptive tree generalisation (Matet et al. 2023; docs/methods/atg.md).
 
-First the origin cut whose zones emit volumes closest to ``v_target``, then a destination cut for each origin zone. All
-origins share the suppression budget, so their trees are pruned together (`PairTree`) under one multiplier.
+First the origin cut whose zones emit volumes closest to ``v_target``, then a destination cut for
+each origin zone. All origins share the suppression budget, so their trees are pruned together
+(`PairTree`) under one multiplier.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Literal
 
 import numpy as np
 
-from flowveil.errors import InfeasibleError, ParameterError
-from flowveil.flows import MILLION, Flows, is_fixed_point
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Ints
+from flowveil.core.arrays import Ints
+from flowveil.core.errors import InfeasibleError, ParameterError
+from flowveil.core.flows import MILLION, Flows, is_fixed_point
+from flowveil.core.guarantee import Guarantee
 from flowveil.methods.pruning import PairTree, best_cut, dual_multiplier
 from flowveil.release.plan import Plan
 
@@ -24,20 +25,27 @@ GRID = 2.0
 
 
 def atg_dual(
-    flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1, v_target: float | Literal["auto"] = "auto"
+    flows: Flows,
+    guarantee: Guarantee,
+    *,
+    max_suppressed: float = 0.1,
+    v_target: float | Literal["auto"] = "auto",
 ) -> Plan:
     """Plans by ATG-Dual: the finest generalisation whose suppressed volume stays within the budget.
 
     Args:
         max_suppressed: largest share of the volume that may be suppressed; never exceeded.
-        v_target: target volume of origin zones; "auto" balances the mean sizes of origin and destination zones.
+        v_target: target volume of origin zones; "auto" balances the mean sizes of origin and
+            destination zones.
     """
     budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
-    chosen = _choose(flows, guarantee, v_target, lambda pairs, near: dual_multiplier(pairs, budget, near=near))
+    chosen = _choose(
+        flows, guarantee, v_target, lambda pairs, near: dual_multiplier(pairs, budget, near=near)
+    )
     if chosen is None:
         raise InfeasibleError(
-            "No origin zones keep the suppressed volume within max_suppressed: some zones are below the threshold. "
-            "Hint: raise v_target or max_suppressed, or lower k."
+            "No origin zones keep the suppressed volume within max_suppressed: some zones are below"
+            " the threshold. Hint: raise v_target or max_suppressed, or lower k."
         )
     return chosen.plan(flows)
 
@@ -52,9 +60,10 @@ def atg_soft(
 ) -> Plan:
     """Plans by ATG-Soft: a hard limit on zone sizes instead of on suppression.
 
-    ``lambda_`` is the price of a suppressed trip, as a size: a kept cell has at most this many tiles at both ends
-    together, unless it cannot be split; by default 10 % of the number of tiles. Whatever is cheaper than generalising
-    at that price is suppressed; ``max_suppressed`` is not used. Other arguments as in `atg_dual`.
+    ``lambda_`` is the price of a suppressed trip, as a size: a kept cell has at most this many
+    tiles at both ends together, unless it cannot be split; by default 10 % of the number of tiles.
+    Whatever is cheaper than generalising at that price is suppressed; ``max_suppressed`` is not
+    used. Other arguments as in `atg_dual`.
     """
     if lambda_ is not None and not (np.isfinite(lambda_) and lambda_ >= 0):
         raise ParameterError(f"lambda_ must be 0 or more; found {lambda_!r}.")
@@ -123,16 +132,24 @@ def _choose(
 
 
 def _first_guess(volume: Ints, guarantee: Guarantee, unit: int) -> float:
-    """Returns the target if every cell held k and both ends had equally many zones: the root of k times the total."""
+    """Returns the target if every cell held k and both ends had equally many zones.
+
+    The root of k times the total.
+    """
     threshold = guarantee.population if guarantee.population is not None else float(guarantee.k)
     raw = np.sqrt(threshold * float(np.sum(volume))) / unit / GRID
     return unit * float(GRID ** np.round(np.log2(max(raw, 1.0)) / np.log2(GRID)))
 
 
 def _balanced(
-    candidate: Callable[[float, float], _Candidate | None], *, start: float, bounds: tuple[float, float]
+    candidate: Callable[[float, float], _Candidate | None],
+    *,
+    start: float,
+    bounds: tuple[float, float],
 ) -> _Candidate | None:
-    """Returns the better side of where the imbalance, which grows with the target, changes its sign on the grid."""
+    """Returns the better side of where the imbalance, which grows with the target, changes its sign
+    on the grid.
+    """
     best = here = candidate(start, 64.0)
     if here is not None and here.imbalance == 0:
         return here
@@ -140,7 +157,9 @@ def _balanced(
     target = start
     while (target <= bounds[1]) if up else (target >= bounds[0]):
         target = target * GRID if up else target / GRID
-        there = candidate(target, best.multiplier if best is not None and best.multiplier > 0 else 64.0)
+        there = candidate(
+            target, best.multiplier if best is not None and best.multiplier > 0 else 64.0
+        )
         if there is None:
             if not up:
                 return best

@@ -1,7 +1,8 @@
 """The loops of CurveCut and GLOVE, compiled. Needs numba (the extra ``boxes``).
 
-CurveCut: all units are monotone, so of the runs from a flow only those matter that are safe and shorter than two safe
-runs. GLOVE: each merge depends on all earlier ones, so the loop cannot be vectorised.
+CurveCut: all units are monotone, so of the runs from a flow only those matter that are safe and
+shorter than two safe runs. GLOVE: each merge depends on all earlier ones, so the loop cannot be
+vectorised.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ GONE, UNSAFE, SAFE = 0, 1, 2
 def first_safe_ends(
     order: Any, held: Any, least: Any, start_of: Any, member: Any, kind: Any, fewest: Any, seen: Any
 ) -> NDArray[np.int64]:
-    """Returns the end of the shortest safe run from each position; beyond the end of the order without one.
+    """Returns the end of the shortest safe run from each position.
 
-    One window slides along the order. ``held`` and ``least`` are the sums of each flow and the thresholds of a safe
-    run; ``start_of`` to ``fewest`` the `flowveil.guarantee.Members` of the flows; ``seen`` has a zero for each member.
+    Beyond the end of the order without one.
+
+    One window slides along the order. ``held`` and ``least`` are the sums of each flow and the
+    thresholds of a safe run; ``start_of`` to ``fewest`` the `flowveil.core.guarantee.Members` of
+    the flows; ``seen`` has a zero for each member.
     """
     n, n_held = len(order), held.shape[1]
     ends = np.full(n, n + 1)
@@ -66,9 +70,10 @@ def best_cuts(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], float, float]:
     """Returns the cheapest partition of an order into safe runs and suppressed flows.
 
-    A run costs its volume times the sum of the four sides of its box, a suppressed flow its volume times the price.
-    ``ends`` has the end of the shortest safe run from each position; a run may exceed it by ``longer`` flows. Returned
-    are the start of each piece, whether it is a published run, the cost of the runs, and the suppressed volume.
+    A run costs its volume times the sum of the four sides of its box, a suppressed flow its volume
+    times the price. ``ends`` has the end of the shortest safe run from each position; a run may
+    exceed it by ``longer`` flows. Returned are the start of each piece, whether it is a published
+    run, the cost of the runs, and the suppressed volume.
     """
     n = len(point)
     best, before = np.full(n + 1, np.inf), np.zeros(n + 1, np.int64)
@@ -94,7 +99,9 @@ def best_cuts(
             h0, h1, h2, h3 = max(h0, p0), max(h1, p1), max(h2, p2), max(h3, p3)
             if place + 1 < stop:
                 continue
-            sides = (h0 - l0 + 1) * s0 + (h1 - l1 + 1) * s1 + (h2 - l2 + 1) * s2 + (h3 - l3 + 1) * s3
+            sides = (
+                (h0 - l0 + 1) * s0 + (h1 - l1 + 1) * s1 + (h2 - l2 + 1) * s2 + (h3 - l3 + 1) * s3
+            )
             cost = so_far + (reached[place + 1] - reached[start]) * sides
             if cost <= best[place + 1]:
                 best[place + 1], before[place + 1] = cost, start
@@ -116,23 +123,44 @@ def _backtrack(
         place = before[place] if is_run else place - 1
         first[pieces], published[pieces] = place, is_run
         pieces += 1
-    return first[:pieces][::-1].copy(), published[:pieces][::-1].copy(), best[n] - price * left, left
+    return (
+        first[:pieces][::-1].copy(),
+        published[:pieces][::-1].copy(),
+        best[n] - price * left,
+        left,
+    )
 
 
 @njit(cache=True)
 def repartition(
-    pieces: Any, stretches: NDArray[np.int64], points: Any, price: float, longer: int, most_flows: int
-) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
-    """Repartitions every stretch of pieces for which that is cheaper, unless it has more than ``most_flows``.
+    pieces: Any,
+    stretches: NDArray[np.int64],
+    points: Any,
+    price: float,
+    longer: int,
+    most_flows: int,
+) -> tuple[
+    NDArray[np.int64],
+    NDArray[np.bool_],
+    NDArray[np.bool_],
+    NDArray[np.float64],
+    NDArray[np.float64],
+]:
+    """Repartitions every stretch of pieces for which that is cheaper, unless it has more than
+    ``most_flows``.
 
-    ``pieces`` are the flows piece after piece, the start of each piece and the end, and whether it is a published box;
-    ``stretches`` the first piece of each stretch, and the end; ``points`` the fields of `Points` in `curvecut`. Returns
-    the flows in their new order, whether each starts a piece and is published; by stretch, the gain at the price and
-    the additional suppressed volume.
+    ``pieces`` are the flows piece after piece, the start of each piece and the end, and whether it
+    is a published box; ``stretches`` the first piece of each stretch, and the end; ``points`` the
+    fields of `Points` in `curvecut`. Returns the flows in their new order, whether each starts a
+    piece and is published; by stretch, the gain at the price and the additional suppressed volume.
     """
     flows, first, published = pieces
     point, volume, step, safety = points
-    new_order, begins, shown = flows.copy(), np.zeros(len(flows), np.bool_), np.zeros(len(flows), np.bool_)
+    new_order, begins, shown = (
+        flows.copy(),
+        np.zeros(len(flows), np.bool_),
+        np.zeros(len(flows), np.bool_),
+    )
     gain, more = np.zeros(len(stretches) - 1), np.zeros(len(stretches) - 1)
     for s in range(len(stretches) - 1):
         low, high = stretches[s], stretches[s + 1]
@@ -141,7 +169,13 @@ def repartition(
         if stop - start > most_flows:
             continue
         members = flows[start:stop]
-        cost, left = _costs(point[members], volume[members], first[low : high + 1] - start, published[low:high], step)
+        cost, left = _costs(
+            point[members],
+            volume[members],
+            first[low : high + 1] - start,
+            published[low:high],
+            step,
+        )
         now = cost + price * left
         # Gains below this are rounding errors.
         best = now - 1e-9 * abs(now)
@@ -149,7 +183,9 @@ def repartition(
         for o in range(ORDERS):
             order = members[np.argsort(sorting[o], kind="mergesort")]
             ends = first_safe_ends(order, *safety)
-            starts, are_runs, cost, out = best_cuts(point[order], volume[order], ends, step, price, longer)
+            starts, are_runs, cost, out = best_cuts(
+                point[order], volume[order], ends, step, price, longer
+            )
             if cost + price * out < best:
                 best = cost + price * out
                 gain[s], more[s] = now - best, out - left
@@ -158,7 +194,9 @@ def repartition(
 
 
 @njit(cache=True)
-def _write_pieces(new_order: Any, begins: Any, shown: Any, start: int, order: Any, starts: Any, are_runs: Any) -> None:
+def _write_pieces(
+    new_order: Any, begins: Any, shown: Any, start: int, order: Any, starts: Any, are_runs: Any
+) -> None:
     """Writes the pieces of a stretch that begins at ``start``."""
     new_order[start : start + len(order)] = order
     begins[start : start + len(order)] = False
@@ -184,7 +222,10 @@ def sorting_keys(point: NDArray[np.int32], step: NDArray[np.int64]) -> NDArray[n
 
 @njit(cache=True)
 def _distances(point: Any, step: Any, start: Any) -> Any:
-    """Returns the L1 distance of each flow from one. Element by element, here and below: slices compile slowly."""
+    """Returns the L1 distance of each flow from one.
+
+    Element by element, here and below: slices compile slowly.
+    """
     distances = np.zeros(len(point), np.int64)
     for i in range(len(point)):
         for d in range(4):
@@ -216,8 +257,9 @@ def _costs(point: Any, volume: Any, first: Any, published: Any, step: Any) -> tu
 def hilbert_positions(point: Any, bits: int) -> NDArray[np.uint64]:
     """Returns the position of each point (a column of numbers below 2**bits) on the Hilbert curve.
 
-    Skilling's transposition (Programming the Hilbert curve, 2004): from the highest bit on, each dimension is reflected
-    or exchanged with the first, and the Gray code of the result is interleaved across the dimensions.
+    Skilling's transposition (Programming the Hilbert curve, 2004): from the highest bit on, each
+    dimension is reflected or exchanged with the first, and the Gray code of the result is
+    interleaved across the dimensions.
     """
     positions = np.zeros(point.shape[1], np.uint64)
     for i in range(point.shape[1]):
@@ -245,9 +287,11 @@ def hilbert_positions(point: Any, bits: int) -> NDArray[np.uint64]:
 
 @njit(cache=True)
 def stretch(low: Any, high: Any, volume: Any, a: int, b: int) -> float:
-    """Returns by how much the reach of the common box exceeds that of the two boxes, averaged over their volume.
+    """Returns by how much the reach of the common box exceeds that of the two boxes, averaged over
+    their volume.
 
-    The reach of a box is the sum of its four sides: the largest L1 distance between two of its points.
+    The reach of a box is the sum of its four sides: the largest L1 distance between two of its
+    points.
     """
     whole = own_a = own_b = 0.0
     for d in range(low.shape[1]):
@@ -277,7 +321,9 @@ def is_safe(sums: Any, least: Any, members: Any, kind: Any, fewest: Any) -> Any:
 
 @njit(cache=True)
 def cheapest_pairs(low: Any, high: Any, weight: Any, unsafe: Any, neighbors: Any) -> Any:
-    """Returns a pair with the cheapest partner for each of these boxes, and makes the two neighbours."""
+    """Returns a pair with the cheapest partner for each of these boxes, and makes the two
+    neighbours.
+    """
     pairs = [(0.0, 0, 0) for _ in range(0)]
     for a in unsafe:
         cheapest, partner = np.inf, a
@@ -300,14 +346,15 @@ def merge_boxes(
 ) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
     """Merges the cheapest pair of boxes below the threshold until fewer than two are left.
 
-    Only pairs of neighbours are candidates; a merged box has the neighbours of its parts. If no candidate is left, each
-    box gets its cheapest partner as neighbour. Ties go to the smaller numbers; merged boxes are numbered in order of
-    merging, after the flows. Returns the box that each box was merged into (-1 if none), and the state of each box.
+    Only pairs of neighbours are candidates; a merged box has the neighbours of its parts. If no
+    candidate is left, each box gets its cheapest partner as neighbour. Ties go to the smaller
+    numbers; merged boxes are numbered in order of merging, after the flows. Returns the box that
+    each box was merged into (-1 if none), and the state of each box.
 
     Args:
-        low, high, weight, total: bounds in whole centimetres, so that equal costs are equal, weight in the cost of a
-            merge, and sums of each flow; with as many rows again for merged boxes.
-        counted: the `flowveil.guarantee.Members` of the flows.
+        low, high, weight, total: bounds in whole centimetres, so that equal costs are equal, weight
+            in the cost of a merge, and sums of each flow; with as many rows again for merged boxes.
+        counted: the `flowveil.core.guarantee.Members` of the flows.
         graph: start of each flow's neighbours, and the neighbours; symmetric.
     """
     n = len(low) // 2
@@ -327,7 +374,9 @@ def merge_boxes(
     m = n
     while n_unsafe >= 2:
         if len(pairs) == 0:
-            pairs = cheapest_pairs(low, high, weight, np.flatnonzero(state[:m] == UNSAFE), neighbors)
+            pairs = cheapest_pairs(
+                low, high, weight, np.flatnonzero(state[:m] == UNSAFE), neighbors
+            )
         _, a, b = heappop(pairs)
         if state[a] != UNSAFE or state[b] != UNSAFE:
             continue
@@ -347,7 +396,10 @@ def merge_boxes(
 
 @njit(cache=True)
 def unsafe_neighbors(box: int, a: int, b: int, neighbors: Any, into: Any, state: Any) -> Any:
-    """Returns the sorted unsafe neighbours of a box merged from a and b; empty if the box is safe."""
+    """Returns the sorted unsafe neighbours of a box merged from a and b.
+
+    Empty if the box is safe.
+    """
     near = union(neighbors[a], neighbors[b])
     for i in range(len(near)):
         while into[near[i]] >= 0:

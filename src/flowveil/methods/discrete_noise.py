@@ -1,9 +1,10 @@
-"""Discrete Laplace and Gaussian noise: exact draws, and exact positions of the positive draws among millions of pairs.
+"""Discrete Laplace and Gaussian noise: exact draws, and exact positions of the positive draws among
+millions of pairs.
 
-Floating-point samplers only approximate these distributions, and the difference is visible in published numbers. So
-random 64-bit words are compared with probabilities, and more bits are drawn if a word equals the first 64 bits. Most
-pairs are empty, so the geometric gaps between positive draws are sampled: the cost is proportional to what is
-published.
+Floating-point samplers only approximate these distributions, and the difference is visible in
+published numbers. So random 64-bit words are compared with probabilities, and more bits are drawn
+if a word equals the first 64 bits. Most pairs are empty, so the geometric gaps between positive
+draws are sampled: the cost is proportional to what is published.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-Words = NDArray[np.uint64]
-Counts = NDArray[np.int64]
+from flowveil.core.arrays import Counts, Words
+
 #: Source of randomness: returns the given number of random 64-bit words.
 Bits = Callable[[int], Words]
 #: A probability, to any number of digits.
 Probability = Callable[[int], Decimal]
 
-#: Entries of a probability table. Longer draws are a number of whole tables plus an independent remainder.
+#: Entries of a probability table. Longer draws are a number of whole tables plus an independent
+#: remainder.
 _LONGEST_TABLE = 1 << 14
 #: A table ends where the probability of longer draws is 2**-40.
 _TABLE_BITS = 40
@@ -34,7 +36,8 @@ _TABLE_BITS = 40
 _DIGITS = 60
 #: Digits that rounding may affect: powers up to the longest table lose five.
 _SPOILT = 12
-#: Floating point accepts or rejects a Gaussian draw if word and probability differ by more than this.
+#: Floating point accepts or rejects a Gaussian draw if word and probability differ by more than
+#: this.
 _CLOSE = 1e-9
 
 
@@ -56,7 +59,10 @@ def random_bits(seed: int | None) -> Bits:
 
 @dataclass(frozen=True, eq=False)
 class Geometric:
-    """The number of steps survived with probability s each: P(G >= g) = s**g; if ``below`` is given, for G < below."""
+    """The number of steps survived with probability s each: P(G >= g) = s**g.
+
+    If ``below`` is given, for G < below.
+    """
 
     survival: Probability
     below: int | None = None
@@ -72,7 +78,9 @@ class Geometric:
         """The first 64 bits of P(G <= g), for g = 0, 1, ..."""
         rate = -math.log1p(-self.failure) if self.failure < 1 else math.inf
         steps = _TABLE_BITS * math.log(2) / max(rate, 1e-300)
-        length = max(1, min(_LONGEST_TABLE, math.ceil(steps))) if self.below is None else self.below - 1
+        length = (
+            max(1, min(_LONGEST_TABLE, math.ceil(steps))) if self.below is None else self.below - 1
+        )
         out = []
         with localcontext(prec=_DIGITS):
             s, left, whole = self.survival(_DIGITS), Decimal(1), self._whole(_DIGITS)
@@ -88,7 +96,10 @@ class Geometric:
 
     @cached_property
     def _parts(self) -> tuple[Geometric, Geometric] | None:
-        """Distributions of the number of whole tables and of the remainder; None if one table suffices."""
+        """Distributions of the number of whole tables and of the remainder.
+
+        None if one table suffices.
+        """
         if self.below is not None or len(self._table) < _LONGEST_TABLE:
             return None
 
@@ -146,7 +157,10 @@ class Geometric:
 
 @dataclass(eq=False)
 class RandomNumber:
-    """A uniform random number in [0, 1) that starts with a word; further bits are drawn when they matter."""
+    """A uniform random number in [0, 1) that starts with a word.
+
+    Further bits are drawn when they matter.
+    """
 
     word: int
     bits: Bits
@@ -199,7 +213,10 @@ class DiscreteLaplace:
 
     @property
     def gap(self) -> Geometric:
-        """Distribution of the number of consecutive draws that are not positive: each with probability 1 / (1 + q)."""
+        """Distribution of the number of consecutive draws that are not positive.
+
+        Each with probability 1 / (1 + q).
+        """
         return _tables(self.scale)[1]
 
     @property
@@ -225,12 +242,14 @@ class DiscreteLaplace:
     def threshold(self, bound: int, delta: float) -> int:
         """Returns the smallest noisy count from which a pair may be published.
 
-        A listed pair with trips of a single person reveals that person. At the threshold, the probability that any such
-        pair of one person is listed, the sum of P(c + X >= threshold), is at most δ however the trips are distributed.
+        A listed pair with trips of a single person reveals that person. At the threshold, the
+        probability that any such pair of one person is listed, the sum of P(c + X >= threshold), is
+        at most δ however the trips are distributed.
 
-        For δ below 1/2 the threshold is above ``bound``, where P(c + X >= threshold) = q**(threshold - c) / (1 + q) is
-        convex in c. So for a fixed number of pairs the worst case has one trip in all pairs but one. That sum is convex
-        in the number of pairs, so the worst case overall is one pair with all trips, or one pair for each trip.
+        For δ below 1/2 the threshold is above ``bound``, where P(c + X >= threshold) =
+        q**(threshold - c) / (1 + q) is convex in c. So for a fixed number of pairs the worst case
+        has one trip in all pairs but one. That sum is convex in the number of pairs, so the worst
+        case overall is one pair with all trips, or one pair for each trip.
         """
         # The exact comparison corrects the floating-point estimate.
         log_target = math.log(delta) + math.log1p(float(self.q(_DIGITS)))
@@ -248,7 +267,10 @@ class DiscreteLaplace:
 
 @lru_cache(maxsize=64)
 def _tables(scale: Fraction) -> tuple[Geometric, Geometric]:
-    """Returns magnitude and gap; cached, because the tables are expensive and noise on many slices shares them."""
+    """Returns magnitude and gap.
+
+    Cached, because the tables are expensive and noise on many slices shares them.
+    """
     q = DiscreteLaplace(scale).q
 
     def none_positive(digits: int) -> Decimal:
@@ -262,9 +284,9 @@ def _tables(scale: Fraction) -> tuple[Geometric, Geometric]:
 class DiscreteGaussian:
     """The distribution P(X = x) proportional to exp(-x² / (2 variance)).
 
-    Rejection sampling (Canonne, Kamath and Steinke 2020, algorithm 3): with t = floor(σ) + 1, a discrete Laplace draw y
-    of scale t is accepted with probability exp(-(abs(y) - σ² / t)² / (2 σ²)). For counts with L2 sensitivity Δ it gives
-    ρ = Δ² / (2 σ²) of zero-concentrated privacy.
+    Rejection sampling (Canonne, Kamath and Steinke 2020, algorithm 3): with t = floor(σ) + 1, a
+    discrete Laplace draw y of scale t is accepted with probability exp(-(abs(y) - σ² / t)² / (2
+    σ²)). For counts with L2 sensitivity Δ it gives ρ = Δ² / (2 σ²) of zero-concentrated privacy.
     """
 
     variance: Fraction
@@ -307,7 +329,9 @@ class DiscreteGaussian:
         return kept
 
     def _accepts(self, size: int, word: int, bits: Bits) -> bool:
-        """Returns whether a proposal of this size is accepted by the random number that starts with this word."""
+        """Returns whether a proposal of this size is accepted by the random number that starts with
+        this word.
+        """
         exponent = (size - self.variance / self.proposal.scale) ** 2 / (2 * self.variance)
 
         def chance(digits: int) -> Decimal:

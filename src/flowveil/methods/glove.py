@@ -1,9 +1,12 @@
-"""GLOVE and GLOVE-sk: merging boxes until each is safe (Gramaglia and Fiore 2015; Matet et al. 2023).
+"""GLOVE and GLOVE-sk: merging boxes until each is safe (Gramaglia and Fiore 2015; Matet et al.
 
-GLOVE merges greedily: of all pairs of boxes below the threshold, the pair whose merge enlarges them least, averaged
-over their volume. Candidates are the pairs of a nearest-neighbour graph. Finally, the boxes with the longest sides are
-suppressed, within ``max_suppressed``. GLOVE-sk is a baseline with scikit-learn: complete-linkage clustering that
-ignores volumes, cut as low as the limit on suppression allows.
+2023).
+
+GLOVE merges greedily: of all pairs of boxes below the threshold, the pair whose merge enlarges them
+least, averaged over their volume. Candidates are the pairs of a nearest-neighbour graph. Finally,
+the boxes with the longest sides are suppressed, within ``max_suppressed``. GLOVE-sk is a baseline
+with scikit-learn: complete-linkage clustering that ignores volumes, cut as low as the limit on
+suppression allows.
 """
 
 from __future__ import annotations
@@ -15,14 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee, check_whole
-from flowveil.hierarchy import Floats, Ints
+from flowveil.core.arrays import Floats, Ints, Numbers
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee, check_whole
 from flowveil.methods.method import boxes_extra
 from flowveil.release.boxes import Frame, Hulls
 from flowveil.release.plan import Plan
-
-Numbers = NDArray[np.int64]
 
 
 def glove(
@@ -36,7 +37,8 @@ def glove(
     """Plans boxes by greedy merging of boxes below the threshold.
 
     Args:
-        flows: the flows to anonymise; their tiles need coordinates. Memory grows with flows times neighbours.
+        flows: the flows to anonymise; their tiles need coordinates. Memory grows with flows times
+            neighbours.
         max_suppressed: largest share of the volume that may be suppressed; never exceeded.
         neighbors: number of nearest neighbours of each flow (L1 distance) that are candidates.
         grid_m: width in metres of the grid of box edges; by default that of a tile.
@@ -61,7 +63,10 @@ def glove_sk(
     neighbors: int = 100,
     grid_m: float | None = None,
 ) -> Plan:
-    """Plans boxes by scikit-learn's complete-linkage clustering (L1), ignoring volumes; arguments as in `glove`."""
+    """Plans boxes by scikit-learn's complete-linkage clustering (L1), ignoring volumes.
+
+    Arguments as in `glove`.
+    """
     check_whole("neighbors", neighbors)
     frame = Frame.of(flows, grid_m=grid_m)
     merges = _dendrogram(_points(frame), neighbors)
@@ -72,7 +77,12 @@ def glove_sk(
         into = np.full(len(flows) + n_merges, -1)
         into[merges[:n_merges].ravel()] = np.repeat(len(flows) + np.arange(n_merges), 2)
         group = _numbered(_roots(into)[: len(flows)])
-        return group, guarantee.safe(flows.merge(group, np.zeros_like(group), int(group.max()) + 1, 1).cells)[group]
+        return (
+            group,
+            guarantee.safe(flows.merge(group, np.zeros_like(group), int(group.max()) + 1, 1).cells)[
+                group
+            ],
+        )
 
     # Merging never makes a group worse, so the suppressed volume falls along the dendrogram.
     fits = bisect_left(range(len(merges)), True, key=lambda n: volume[~cut(n)[1]].sum() <= budget)
@@ -85,8 +95,13 @@ def _points(frame: Frame) -> Floats:
     return np.ascontiguousarray((frame.point * frame.step_cm[:, None]).T, dtype=np.float64)
 
 
-def _merge(flows: Flows, guarantee: Guarantee, frame: Frame, neighbors: int) -> tuple[Numbers, NDArray[np.bool_]]:
-    """Returns the box that each box was merged into, and whether it is unsafe; the flows are the first boxes."""
+def _merge(
+    flows: Flows, guarantee: Guarantee, frame: Frame, neighbors: int
+) -> tuple[Numbers, NDArray[np.bool_]]:
+    """Returns the box that each box was merged into, and whether it is unsafe.
+
+    The flows are the first boxes.
+    """
     with boxes_extra("GLOVE"):
         from flowveil.methods.box_loops import UNSAFE, merge_boxes
     point, n = _points(frame), len(flows)
@@ -96,7 +111,9 @@ def _merge(flows: Flows, guarantee: Guarantee, frame: Frame, neighbors: int) -> 
     weight = np.pad(flows.volume(guarantee.basis).astype(np.float64), (0, n))
     # Flows that are already safe are not merged.
     graph = _neighbor_graph(point, np.flatnonzero(~guarantee.safe(flows)), neighbors)
-    into, state = merge_boxes(low, low.copy(), weight, total, least, guarantee.members(flows), graph)
+    into, state = merge_boxes(
+        low, low.copy(), weight, total, least, guarantee.members(flows), graph
+    )
     return into, state == UNSAFE
 
 
@@ -135,7 +152,9 @@ def _numbered(box: NDArray[Any]) -> Ints:
 def _absorb(
     volume: NDArray[Any], frame: Frame, group: Ints, short: NDArray[np.bool_], budget: float
 ) -> tuple[Ints, NDArray[np.bool_]]:
-    """Merges a remaining unsafe group into the box it enlarges least, unless it may be suppressed."""
+    """Merges a remaining unsafe group into the box it enlarges least, unless it may be
+    suppressed.
+    """
     if not short.any() or short.all() or volume[short].sum() <= budget:
         return group, short
     from flowveil.methods.box_loops import stretch
@@ -143,8 +162,12 @@ def _absorb(
     hulls = Hulls.around(frame.point, group)
     left = int(group[short][0])
     held = np.bincount(group, weights=volume)
-    low, high = ((edge * frame.step_cm[:, None]).T.astype(np.float64) for edge in (hulls.low, hulls.high))
-    cost = [np.inf if box == left else stretch(low, high, held, box, left) for box in range(len(held))]
+    low, high = (
+        (edge * frame.step_cm[:, None]).T.astype(np.float64) for edge in (hulls.low, hulls.high)
+    )
+    cost = [
+        np.inf if box == left else stretch(low, high, held, box, left) for box in range(len(held))
+    ]
     group = np.where(short, np.argmin(cost), group)
     return _numbered(group), np.zeros_like(short)
 
@@ -152,7 +175,10 @@ def _absorb(
 def _costliest(
     volume: NDArray[Any], frame: Frame, group: Ints, kept: NDArray[np.bool_], budget: float
 ) -> NDArray[np.bool_]:
-    """Returns the flows of the boxes with the longest sides, within the budget; boxes of a single square stay."""
+    """Returns the flows of the boxes with the longest sides, within the budget.
+
+    Boxes of a single square stay.
+    """
     left = budget - float(volume[~kept].sum())
     hulls = Hulls.around(frame.point, group)
     reach = frame.step_cm @ (hulls.high - hulls.low)
@@ -167,7 +193,10 @@ def _costliest(
 
 
 def _dendrogram(point: Floats, neighbors: int) -> Any:
-    """Returns all merges in order: the two clusters that become cluster ``n + i``; the points are the first n."""
+    """Returns all merges in order: the two clusters that become cluster ``n + i``.
+
+    The points are the first n.
+    """
     with boxes_extra("GLOVE-sk"):
         from sklearn.cluster import AgglomerativeClustering
         from sklearn.neighbors import kneighbors_graph

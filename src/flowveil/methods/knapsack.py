@@ -1,9 +1,10 @@
 """The best cut of one tree within a budget, exactly.
 
-A price on suppressed units finds only the cuts on the lower convex hull of cost and suppression; the optimum within a
-budget is usually slightly above the hull. A cut that beats the best known one can lose only a bounded amount at the
-price, so few nodes have a choice: those that can be reached and flipped within that loss. All their combinations are
-enumerated bottom-up, without those that lose too much or are dominated in cost and suppression.
+A price on suppressed units finds only the cuts on the lower convex hull of cost and suppression;
+the optimum within a budget is usually slightly above the hull. A cut that beats the best known one
+can lose only a bounded amount at the price, so few nodes have a choice: those that can be reached
+and flipped within that loss. All their combinations are enumerated bottom-up, without those that
+lose too much or are dominated in cost and suppression.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.hierarchy import Floats
-from flowveil.methods.twin_trees import Costs, Half, Positions, TwinAxis
+from flowveil.core.arrays import Floats, Positions
+from flowveil.methods.twin_trees import Costs, Half, TwinAxis
 
-#: Combinations kept at a node. Beyond, only the best of each suppression bucket is kept and the optimum may be missed.
+#: Combinations kept at a node. Beyond, only the best of each suppression bucket is kept and the
+#: optimum may be missed.
 MOST_COMBINATIONS = 512
 
 
 def near_ties(costs: Costs, price: float, most: float) -> tuple[Positions, Floats]:
-    """Returns the nodes that can be reached and flipped at a loss of at most ``most``, and a bound of each loss."""
+    """Returns the nodes that can be reached and flipped at a loss of at most ``most``, and a bound
+    of each loss.
+    """
     saving = costs.saving(price)
     _, best, divided = costs.axis.best(saving)
     otherwise = _loss_to_reach(costs.axis, best - divided) + np.abs(saving - divided)
@@ -30,7 +34,9 @@ def near_ties(costs: Costs, price: float, most: float) -> tuple[Positions, Float
 
 
 def flipped(costs: Costs, price: float, nodes: Positions) -> Positions:
-    """Returns the best cut at the price in which these nodes are flipped, and reached unless one above is undivided."""
+    """Returns the best cut at the price in which these nodes are flipped, and reached unless one
+    above is undivided.
+    """
     axis = costs.axis
     saving = costs.saving(price)
     split = axis.best(saving)[2] > saving
@@ -54,7 +60,9 @@ def _loss_to_reach(axis: TwinAxis, loss: Floats) -> Floats:
 
 
 class _Set(NamedTuple):
-    """Combinations below a node: loss and suppression relative to the best cut; combined sets, and positions in them.
+    """Combinations below a node: loss and suppression relative to the best cut.
+
+    Combined sets, and positions in them.
 
     ``whole`` marks the combinations that leave ``node`` undivided.
     """
@@ -76,13 +84,17 @@ Work = tuple[int, int]
 def best_within(
     costs: Costs, half: Half, budget: float, known: float, *, most_choices: int | None = None
 ) -> tuple[tuple[Positions, float, float] | None, Work]:
-    """Returns the cut with the smallest score within the budget, its cost and suppressed volume, and the work.
+    """Returns the cut with the smallest score within the budget, its cost and suppressed volume,
+    and the work.
 
-    None if no cut beats the known score. ``half`` is the best cut at a price of at least the objective's least price
-    for that score. With ``most_choices`` only that many nodes, nearest to a tie, may be flipped.
+    None if no cut beats the known score. ``half`` is the best cut at a price of at least the
+    objective's least price for that score. With ``most_choices`` only that many nodes, nearest to a
+    tie, may be flipped.
     """
     objective = costs.objective
-    gap = objective.price_within(known, half.price, budget) - (half.cost + half.price * half.suppressed)
+    gap = objective.price_within(known, half.price, budget) - (
+        half.cost + half.price * half.suppressed
+    )
     if not gap > 0:
         return None, (0, 0)
     nodes, loss = near_ties(costs, half.price, gap)
@@ -105,7 +117,9 @@ def best_within(
 def _combine(
     costs: Costs, price: float, nodes: Positions, gap: float, savings: tuple[Floats, Floats, Floats]
 ) -> tuple[_Set, Work]:
-    """Returns all combinations of decisions at these nodes that lose at most the gap, and the work."""
+    """Returns all combinations of decisions at these nodes that lose at most the gap, and the
+    work.
+    """
     axis = costs.axis
     # Of each node: as a zone, the largest in its subtree, and that if the node is divided.
     saving, best, divided = savings
@@ -139,7 +153,9 @@ def _combine(
         found = sets_below.pop(node, _NOTHING)
         if choice:
             sets, looked_at = sets + 1, looked_at + len(found.loss) + 1
-            found = _choose(found, node, (decided[0], decided[1]), (decided[2], decided[3]), price, room)
+            found = _choose(
+                found, node, (decided[0], decided[1]), (decided[2], decided[3]), price, room
+            )
         if parent < 0:
             return found, (sets, looked_at)
         if parent in sets_below:
@@ -150,7 +166,12 @@ def _combine(
 
 
 def _choose(
-    divided: _Set, node: int, whole: tuple[float, float], apart: tuple[float, float], price: float, room: float
+    divided: _Set,
+    node: int,
+    whole: tuple[float, float],
+    apart: tuple[float, float],
+    price: float,
+    room: float,
 ) -> _Set:
     """Returns the combinations with the node undivided, or divided with any combination below."""
     loss = np.concatenate(([whole[0]], divided.loss + apart[0]))
@@ -170,7 +191,9 @@ def _both(one: _Set, other: _Set, price: float, room: float) -> _Set:
 
 
 def _undominated(loss: Floats, suppressed: Floats, price: float, room: float) -> Positions:
-    """Returns the combinations with a loss of at most ``room`` that no other beats in cost and suppression."""
+    """Returns the combinations with a loss of at most ``room`` that no other beats in cost and
+    suppression.
+    """
     inside = np.flatnonzero(loss <= room)
     cost = loss[inside] - price * suppressed[inside]
     order = np.lexsort((cost, suppressed[inside]))

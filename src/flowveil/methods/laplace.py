@@ -1,7 +1,9 @@
-"""Laplace: differentially private noisy counts of all pairs of a public list of zones (docs/methods/laplace.md).
+"""Laplace: differentially private noisy counts of all pairs of a public list of zones
+(docs/methods/laplace.md).
 
-Pairs without trips get noise too. With δ above 0 no list is needed: only pairs with trips get noise, and are published
-from a threshold that a person alone in a pair passes with probability at most δ (Korolova et al. 2009).
+Pairs without trips get noise too. With δ above 0 no list is needed: only pairs with trips get
+noise, and are published from a threshold that a person alone in a pair passes with probability at
+most δ (Korolova et al. 2009).
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from flowveil.errors import ParameterError
-from flowveil.flows import Cells, Flows, concat_cells
+from flowveil.core.errors import ParameterError
+from flowveil.core.flows import Cells, Flows, concat_cells
 from flowveil.methods.discrete_noise import Bits, DiscreteLaplace, random_bits
 from flowveil.methods.epsilon import noise_scale
 from flowveil.methods.noise_guarantee import CountedTrips, NoiseGuarantee
@@ -26,7 +28,8 @@ _BATCH_PAIRS = 1 << 22
 
 MECHANISM = "discrete Laplace noise on whole numbers, on all pairs; counts below 1 are not listed"
 MECHANISM_FROM_THRESHOLD = (
-    "discrete Laplace noise on whole numbers, on pairs with trips; counts below the threshold are not listed"
+    "discrete Laplace noise on whole numbers, on pairs with trips; counts below the threshold are"
+    " not listed"
 )
 
 
@@ -44,14 +47,18 @@ def laplace(
 
     Args:
         flows: the flows to count.
-        epsilon: ε of the guarantee; required, at most 20; a warning is given above 10. Halving it doubles the noise.
-        delta: δ of the guarantee. Above 0, pairs without trips and pairs below a threshold are not published.
-        bound: most trips of one person that are counted. Required if persons are known; the unit is then a person,
-            otherwise a trip.
+        epsilon: ε of the guarantee; required, at most 20; a warning is given above 10. Halving it
+            doubles the noise.
+        delta: δ of the guarantee. Above 0, pairs without trips and pairs below a threshold are not
+            published.
+        bound: most trips of one person that are counted. Required if persons are known; the unit is
+            then a person, otherwise a trip.
         level: level of the zones in their hierarchy (the resolution, for H3); tiles by default.
-        region: H3 cells, or codes of the user's map, separated by commas; the whole map by default. ``observed`` takes
-            the zones of the data; their list is then not protected, and the release says so.
-        unsafe_seed_for_tests: repeatable noise without any protection. A release made with it cannot be written.
+        region: H3 cells, or codes of the user's map, separated by commas; the whole map by default.
+            ``observed`` takes the zones of the data; their list is then not protected, and the
+            release says so.
+        unsafe_seed_for_tests: repeatable noise without any protection. A release made with it
+            cannot be written.
 
     Raises:
         ParameterError: an option is missing or out of range, or the zones cannot be listed.
@@ -67,8 +74,9 @@ def laplace(
     noisy_pairs = n_zones[0] * n_zones[1] * distribution.positive_share
     if privacy.delta == 0 and noisy_pairs > MOST_PAIRS:
         raise ParameterError(
-            f"The domain has {n_zones[0] * n_zones[1]:,} pairs, of which noise alone would publish {noisy_pairs:,.0f}; "
-            f"at most {MOST_PAIRS:,} are allowed. Hint: a coarser level, a smaller region, or delta above 0."
+            f"The domain has {n_zones[0] * n_zones[1]:,} pairs, of which noise alone would publish"
+            f" {noisy_pairs:,.0f}; at most {MOST_PAIRS:,} are allowed. Hint: a coarser level, a"
+            " smaller region, or delta above 0."
         )
     counted = CountedTrips.from_flows(flows, privacy, domain)
     table, bits = counted.table(), random_bits(unsafe_seed_for_tests)
@@ -88,8 +96,13 @@ def laplace(
     return counted.released(cells, loss, unsafe_seed_for_tests)
 
 
-def _on_all_pairs(table: Cells, n_zones: tuple[int, int], distribution: DiscreteLaplace, bits: Bits) -> Cells:
-    """Returns all pairs with a positive noisy count, in order: those of the table, and those with noise alone."""
+def _on_all_pairs(
+    table: Cells, n_zones: tuple[int, int], distribution: DiscreteLaplace, bits: Bits
+) -> Cells:
+    """Returns all pairs with a positive noisy count, in order.
+
+    Those of the table, and those with noise alone.
+    """
     n_origins, n_destinations = n_zones
     key = table.origin.astype(np.int64) * n_destinations + table.destination
     parts = []

@@ -1,4 +1,6 @@
-"""A method as users name it: its function, its guarantee, and its options, read from the signature."""
+"""A method as users name it: its function, its guarantee, and its options, read from the
+signature.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +11,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
-from flowveil.flows import Flows
-from flowveil.request import find_setting
-from flowveil.zoning.restriction import Read, Refinement, refined
+from flowveil.core.errors import MissingExtraError, ParameterError, did_you_mean
+from flowveil.core.flows import Flows
+from flowveil.request.request import REMOVED, find_setting
+from flowveil.request.support import Facets
+from flowveil.zoning.restriction import Refinement, refined
 
 #: Message of methods that find no plan.
 INFEASIBLE = (
-    "No cell can be published within max_suppressed: even a single cell with all trips is below the threshold. "
-    "Hint: lower k, or use more data."
+    "No cell can be published within max_suppressed: even a single cell with all trips is below the"
+    " threshold. Hint: lower k, or use more data."
 )
 #: Parameter of methods that take a `flowveil.release.plan.CellRule`.
 _CELL_RULE = "cell_rule"
+#: Parameter of methods that take `flowveil.core.secret_thresholds.SecretThresholds`.
+_SECRET = "secret"
 
 
 @dataclass(frozen=True)
@@ -31,9 +36,10 @@ class Method:
         plan: the function; returns a `Plan`, or `NoisyCounts` if it does not guarantee k.
         summary: one line for the help.
         homogeneous: its zones never overlap.
-        same_zones_plan: the function that plans the same zones for both ends, with the same options.
-        promises: ``k``: every cell reaches the threshold; ``epsilon``: noisy counts under differential privacy; or
-            ``perturbation``: counts with a stated error. The last two have no k, protect and max_suppressed.
+        same_zones_plan: the function that plans the same zones for both ends, with the same
+            options.
+        counts: ``exact``: every cell reaches the threshold; or ``noisy``: counts under differential
+            privacy, without k, protect and max_suppressed.
         folds: it can merge time steps and values of attributes, cell by cell.
         hierarchy: default tree; None if the method does not use a hierarchy.
         max_suppressed: default share that may be suppressed.
@@ -43,25 +49,29 @@ class Method:
     plan: Callable[..., Any]
     summary: str
     homogeneous: bool = True
-    promises: Literal["k", "epsilon", "perturbation"] = "k"
+    counts: Literal["exact", "noisy"] = "exact"
     folds: bool = False
     same_zones_plan: Callable[..., Any] | None = None
     hierarchy: Refinement | None = "h3"
     max_suppressed: float = 0.1
 
     def planner(self, flows: Flows) -> Callable[..., Any]:
-        """Returns the function that plans for these flows; raises ParameterError if they are not supported."""
-        if flows.intake.outside == "keep" and (self.promises != "k" or self.hierarchy is None):
+        """Returns the function that plans for these flows.
+
+        Raises ParameterError if they are not supported.
+        """
+        if flows.intake.outside == "keep" and (self.counts == "noisy" or self.hierarchy is None):
             raise ParameterError(
-                f"Method '{self.name}' cannot keep trips with an end outside the area (--outside keep): it needs the "
-                "location of every end. Hint: --outside drop, or a method that uses a hierarchy, such as twincut."
+                f"Method '{self.name}' cannot keep trips with an end outside the area (--outside"
+                " keep): it needs the location of every end. Hint: --outside drop, or a method"
+                " that uses a hierarchy, such as twincut."
             )
         if not flows.same_zones:
             return self.plan
         if self.same_zones_plan is None:
             raise ParameterError(
-                f"Method '{self.name}' cannot give both ends the same zones (--same-zones). Hint: use twincut, "
-                "odkanon, oigh or suppression."
+                f"Method '{self.name}' cannot give both ends the same zones (--same-zones). Hint:"
+                " use twincut, odkanon, oigh or suppression."
             )
         return self.same_zones_plan
 
@@ -69,59 +79,101 @@ class Method:
     def options(self) -> dict[str, inspect.Parameter]:
         """The options of the method, by name."""
         parameters = inspect.signature(self.plan).parameters
-        internal = ("max_suppressed", _CELL_RULE)
-        return {n: p for n, p in parameters.items() if p.kind is p.KEYWORD_ONLY and n not in internal}
+        internal = ("max_suppressed", _CELL_RULE, _SECRET)
+        return {
+            n: p for n, p in parameters.items() if p.kind is p.KEYWORD_ONLY and n not in internal
+        }
 
     @property
     def takes_cell_rule(self) -> bool:
-        """Whether the method plans around cells that a rule refuses; with others, rules are applied after planning."""
+        """Whether the method plans around cells that a rule refuses.
+
+        With others, rules are applied after planning.
+        """
         return _CELL_RULE in inspect.signature(self.plan).parameters
+
+    @property
+    def takes_secret_thresholds(self) -> bool:
+        """Whether cells of the method must reach k plus a secret amount."""
+        return _SECRET in inspect.signature(self.plan).parameters
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Raises ParameterError for an option that the method does not have."""
         allowed = ", ".join(self.options) or "none"
         for name in options:
             if name not in self.options:
-                hint = did_you_mean(name, self.options)
-                raise ParameterError(f"Method '{self.name}' has no option '{name}'; allowed: {allowed}.{hint}")
+                hint = f" {REMOVED[name]}" if name in REMOVED else did_you_mean(name, self.options)
+                raise ParameterError(
+                    f"Method '{self.name}' has no option '{name}'; allowed: {allowed}.{hint}"
+                )
+
+    @property
+    def facets(self) -> Facets:
+        """What a release of this method is."""
+        boxes = self.counts == "exact" and self.hierarchy is None
+        return Facets(
+            counts=self.counts,
+            zones="boxes" if boxes else "nodes",
+            overlap=not self.homogeneous,
+            method=self.name,
+        )
 
     def check_folds(self, flows: Flows) -> None:
         """Raises ParameterError if columns fold and the method cannot fold them."""
         if flows.folds and not self.folds:
             names = " and ".join(fold.name for fold in flows.folds)
-            raise ParameterError(f"Method '{self.name}' cannot fold {names}. Hint: --method paircut and layercut do.")
+            raise ParameterError(
+                f"Method '{self.name}' cannot fold {names}. Hint: --method paircut and layercut do."
+            )
 
     def refuse_thresholds(self, given: Sequence[str]) -> None:
         """Raises ParameterError if thresholds are given to a method that adds noise."""
-        if given and self.promises != "k":
-            what = "adds noise" if self.promises == "epsilon" else "perturbs counts"
-            hint = "omit that" + " and give epsilon, and bound if persons are known" * (self.promises == "epsilon")
+        if given and self.counts == "noisy":
             raise ParameterError(
-                f"Method '{self.name}' {what} and has no smallest cell: {', '.join(given)} cannot be used with it. "
-                f"Hint: {hint}."
+                f"Method '{self.name}' adds noise and has no smallest cell: {', '.join(given)}"
+                " cannot be used with it. Hint: omit that and give epsilon, and bound if persons"
+                " are known."
             )
 
-    def on_hierarchy(self, flows: Read, hierarchy: str | None) -> tuple[Read, dict[str, str]]:
-        """Returns the flows on the requested or default tree, and parameters; ParameterError for impossible halves."""
+    def on_hierarchy(self, flows: Flows, hierarchy: str | None) -> tuple[Flows, dict[str, str]]:
+        """Returns the flows on the requested or default tree, and parameters.
+
+        ParameterError for impossible halves.
+        """
         find_setting("hierarchy").check(hierarchy)
         if self.hierarchy is None:
             if hierarchy == "halves":
                 raise ParameterError(
-                    f"Method '{self.name}' does not use a hierarchy, so hierarchy='halves' has no effect. "
-                    "Hint: omit it."
+                    f"Method '{self.name}' does not use a hierarchy, so hierarchy='halves' has no"
+                    " effect. Hint: omit it."
                 )
             return flows, {}
         flows, name = refined(flows, hierarchy, default=self.hierarchy)
         return flows, {"hierarchy": name}
 
-    def parameters(self, flows: Flows, request: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns all parameters needed to repeat the run, defaults included, computed thresholds excluded."""
-        defaults = {n: p.default for n, p in self.options.items() if p.default is not inspect.Parameter.empty}
+    def parameters(
+        self, flows: Flows, request: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Returns all parameters needed to repeat the run, defaults included, computed thresholds
+        excluded.
+        """
+        defaults = {
+            n: p.default
+            for n, p in self.options.items()
+            if p.default is not inspect.Parameter.empty
+        }
         trees = {fold.name: fold.parents for fold in flows.folds if fold.every is None}
         if not trees:
             defaults.pop("fold_weight", None)
         slices: dict[str, Any] = {"by_many": True} if trees and flows.intake.by_many else {}
-        slices |= next(({"every": fold.every, "fold_time": True} for fold in flows.folds if fold.every is not None), {})
+        slices |= next(
+            (
+                {"every": fold.every, "fold_time": True}
+                for fold in flows.folds
+                if fold.every is not None
+            ),
+            {},
+        )
         return {
             **request,
             "options": {**defaults, **options},
@@ -134,10 +186,12 @@ class Method:
         """Parses an option given as text, by the type in the signature."""
         self.check_options({name: text})
         hint = typing.get_type_hints(self.plan)[name]
-        choices = [a for a in (typing.get_args(hint) or (hint,)) if a is not type(None)]
+        choices = [a for a in typing.get_args(hint) or (hint,) if a is not type(None)]
         if typing.get_origin(hint) is Literal:
             if text not in choices:
-                raise ParameterError(f"Option '{name}' must be one of {', '.join(choices)}; found '{text}'.")
+                raise ParameterError(
+                    f"Option '{name}' must be one of {', '.join(choices)}; found '{text}'."
+                )
             return text
         if text.lower() in ("none", "") and len(choices) < len(typing.get_args(hint)):
             return None
@@ -160,7 +214,8 @@ def boxes_extra(method: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as problem:
         raise MissingExtraError(
-            f"{method} needs {problem.name}, which is not installed. Hint: pip install 'flowveil[boxes]'."
+            f"{method} needs {problem.name}, which is not installed. Hint: pip install"
+            " 'flowveil[boxes]'."
         ) from problem
 
 

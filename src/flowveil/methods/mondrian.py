@@ -1,7 +1,10 @@
-"""Mondrian: median cuts of flows as points in four dimensions (LeFevre et al. 2006; docs/methods/mondrian.md).
+"""Mondrian: median cuts of flows as points in four dimensions (LeFevre et al.
 
-Every partition is safe, and nothing is suppressed. All partitions of one depth are cut together. The flows are kept in
-four orders, one for each dimension, each sorted by partition and coordinate, so sorting happens only once.
+2006; docs/methods/mondrian.md).
+
+Every partition is safe, and nothing is suppressed. All partitions of one depth are cut together.
+The flows are kept in four orders, one for each dimension, each sorted by partition and coordinate,
+so sorting happens only once.
 """
 
 from __future__ import annotations
@@ -9,24 +12,21 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from flowveil.errors import ParameterError
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Ints
+from flowveil.core.arrays import Ints, Mask, Positions
+from flowveil.core.errors import ParameterError
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
 from flowveil.release.boxes import DIMENSIONS, Frame
 from flowveil.release.plan import Plan
-
-Places = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 def mondrian(
     flows: Flows,
     guarantee: Guarantee,
     *,
-    max_suppressed: float = 0.1,  # noqa: ARG001  # every method takes it; this one suppresses nothing
+    # every method takes it; this one suppresses nothing
+    max_suppressed: float = 0.1,  # noqa: ARG001
     partitioning: Literal["strict", "relaxed"] = "strict",
     grid_m: float | None = None,
 ) -> Plan:
@@ -35,8 +35,8 @@ def mondrian(
     Args:
         flows: the flows to anonymise; their tiles need coordinates.
         max_suppressed: not used; Mondrian suppresses nothing.
-        partitioning: ``"strict"`` keeps flows at the median together, so that boxes are disjoint; ``"relaxed"`` may
-            divide them, in the order of their tiles, for more equal sides.
+        partitioning: ``"strict"`` keeps flows at the median together, so that boxes are disjoint;
+            ``"relaxed"`` may divide them, in the order of their tiles, for more equal sides.
         grid_m: width in metres of the grid of box edges; by default that of a tile.
     """
     if partitioning not in ("strict", "relaxed"):
@@ -60,17 +60,24 @@ def mondrian(
 class _Cutter:
     """Cuts all partitions, depth by depth."""
 
-    def __init__(self, flows: Flows, guarantee: Guarantee, frame: Frame, *, divide_ties: bool) -> None:
+    def __init__(
+        self, flows: Flows, guarantee: Guarantee, frame: Frame, *, divide_ties: bool
+    ) -> None:
         n = len(flows)
         self.frame, self.divide_ties = frame, divide_ties
-        # Summed quantities, the volume first, and their thresholds. A side has at least as many trips as people.
-        thresholds = {"trips": float(max(guarantee.trips or 0, guarantee.people or 0)), **guarantee.of_columns}
+        # Summed quantities, the volume first, and their thresholds. A side has at least as many
+        # trips as people.
+        thresholds = {
+            "trips": float(max(guarantee.trips or 0, guarantee.people or 0)),
+            **guarantee.of_columns,
+        }
         names = dict.fromkeys((guarantee.basis, *thresholds))
         self.quantities = [flows.volume(name).astype(np.float64) for name in names]
         self.least = np.array([thresholds[name] for name in names])[:, None]
         self.members = guarantee.members(flows)
         self.group = np.zeros(n, dtype=np.int32)
-        # The side of each flow in the cut of its partition: 1 for left, 0 for right, -1 if it is not cut.
+        # The side of each flow in the cut of its partition: 1 for left, 0 for right, -1 if it is
+        # not cut.
         self.side = np.full(n, -1, dtype=np.int8)
         self.n_final = 0
 
@@ -82,8 +89,11 @@ class _Cutter:
             orders, start = self._next_depth(orders, start)
         return self.group
 
-    def _next_depth(self, orders: Places, start: Places) -> tuple[Places, Places]:
-        """Cuts the partitions once; returns orders and starts of the left sides, then of the right sides."""
+    def _next_depth(self, orders: Positions, start: Positions) -> tuple[Positions, Positions]:
+        """Cuts the partitions once.
+
+        Returns orders and starts of the left sides, then of the right sides.
+        """
         size, first, last = np.diff(start), start[:-1], start[1:] - 1
         rows = zip(self.frame.point, orders, self.frame.step_cm, strict=True)
         width = np.stack([(axis[o[last]] - axis[o[first]]) * step for axis, o, step in rows])
@@ -108,14 +118,21 @@ class _Cutter:
         self.n_final += int(np.count_nonzero(~cut))
         n_left, size = n_left[cut], size[cut]
         sides = self.side[orders]
-        orders = np.stack([np.concatenate((o[at == 1], o[at == 0])) for o, at in zip(orders, sides, strict=True)])
+        orders = np.stack(
+            [np.concatenate((o[at == 1], o[at == 0])) for o, at in zip(orders, sides, strict=True)]
+        )
         return orders, _starts(np.concatenate((n_left, size - n_left)))
 
-    def _cut(self, orders: Places, start: Places, which: Places, dimension: Places) -> Places:
-        """Cuts these partitions in these dimensions if both sides are safe; returns how many flows go left.
+    def _cut(
+        self, orders: Positions, start: Positions, which: Positions, dimension: Positions
+    ) -> Positions:
+        """Cuts these partitions in these dimensions if both sides are safe.
 
-        Strict partitioning keeps flows at the median together, so the cut is before or after them: first where the
-        sides are more equal, then the other. Relaxed partitioning cuts before or after the median flow.
+        Returns how many flows go left.
+
+        Strict partitioning keeps flows at the median together, so the cut is before or after them:
+        first where the sides are more equal, then the other. Relaxed partitioning cuts before or
+        after the median flow.
         """
         size = np.diff(start)[which]
         edges = _starts(size)
@@ -133,7 +150,9 @@ class _Cutter:
             runs = np.append(np.flatnonzero(changes), len(at))
             run = np.searchsorted(runs, before, side="right")
             before, after = runs[run - 1], runs[run]
-        unequal = [np.abs((reached[0, at] - below) - (above - reached[0, at])) for at in (before, after)]
+        unequal = [
+            np.abs((reached[0, at] - below) - (above - reached[0, at])) for at in (before, after)
+        ]
         later = unequal[1] <= unequal[0]
         n_left = np.zeros(len(which), dtype=np.int64)
         part = np.repeat(np.arange(len(which)), size)
@@ -148,8 +167,11 @@ class _Cutter:
             n_left[allowed] = (at - edges[:-1])[allowed]
         return n_left
 
-    def _count_members(self, flow: Places, cell: Places, allowed: Mask) -> None:
-        """Clears the allowed partitions with too few distinct members on a side; cell is 2 * partition + side."""
+    def _count_members(self, flow: Positions, cell: Positions, allowed: Mask) -> None:
+        """Clears the allowed partitions with too few distinct members on a side.
+
+        Cell is 2 * partition + side.
+        """
         start, member, kind, fewest = self.members
         if len(fewest) == 0:
             return
@@ -163,5 +185,5 @@ class _Cutter:
         allowed &= np.all(counts.reshape(-1, 2, n_kinds) >= fewest, axis=(1, 2))
 
 
-def _starts(sizes: Places) -> Places:
+def _starts(sizes: Positions) -> Positions:
     return np.concatenate(([0], np.cumsum(sizes)))

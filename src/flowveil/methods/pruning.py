@@ -1,8 +1,9 @@
 """Optimal prunings of a tree, shared by the optimising methods.
 
-If a cut costs the sum over its nodes, one bottom-up pass finds the cheapest one (Matet et al., Algorithm 1): a node is
-split if its children together cost less. `best_cut` does this for one tree, `PairTree` for the trees of all zones of
-the other end at once, with the penalty ``alpha + lambda * sigma`` of a generalisation that may suppress.
+If a cut costs the sum over its nodes, one bottom-up pass finds the cheapest one (Matet et al.,
+Algorithm 1): a node is split if its children together cost less. `best_cut` does this for one tree,
+`PairTree` for the trees of all zones of the other end at once, with the penalty ``alpha + lambda *
+sigma`` of a generalisation that may suppress.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.flows import Cells, Flows, concat_cells
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.core.arrays import Floats, Ints
+from flowveil.core.flows import Cells, Flows, concat_cells
+from flowveil.core.guarantee import Guarantee
+from flowveil.core.hierarchy import Hierarchy
 
 
 def best_cut(tree: Hierarchy, penalty: Floats) -> Ints:
-    """Returns the cut with the smallest sum of penalties, the coarser one on ties, narrowed along single children."""
+    """Returns the cut with the smallest sum of penalties, the coarser one on ties, narrowed along
+    single children.
+    """
     best = penalty.astype(np.float64)
     split = np.zeros(tree.n_nodes, dtype=np.bool_)
     for depth in range(tree.max_depth, 0, -1):
@@ -54,12 +58,13 @@ class Prunable(Protocol):
 
 
 def dual_multiplier(pruned: Prunable, budget: float, *, near: float = 64.0) -> float | None:
-    """Returns a multiplier whose best pruning solves the dual within the budget, or None if no pruning is within it.
+    """Returns a multiplier whose best pruning solves the dual within the budget, or None if no
+    pruning is within it.
 
-    Specific Breakpoints Algorithm: the dual is concave and piecewise linear. The next point is where the tangents of
-    the last point over budget and the last point within it intersect. If the function has no value above them there,
-    the pruning of the right tangent is optimal and within the budget. The first guess ``near`` affects only the number
-    of evaluations.
+    Specific Breakpoints Algorithm: the dual is concave and piecewise linear. The next point is
+    where the tangents of the last point over budget and the last point within it intersect. If the
+    function has no value above them there, the pruning of the right tangent is optimal and within
+    the budget. The first guess ``near`` affects only the number of evaluations.
     """
     if pruned.lost > budget:
         return None
@@ -69,12 +74,15 @@ def dual_multiplier(pruned: Prunable, budget: float, *, near: float = 64.0) -> f
     while True:
         if left.slope <= right.slope:
             return right.at
-        crossing = (right.cost - right.slope * right.at - left.cost + left.slope * left.at) / (left.slope - right.slope)
+        crossing = (right.cost - right.slope * right.at - left.cost + left.slope * left.at) / (
+            left.slope - right.slope
+        )
         if not left.at < crossing < right.at:
             return right.at
         point = _Point(crossing, *pruned.evaluate(crossing))
         if point.slope == left.slope:
-            # Both prunings tie here and rounding chose the left one; slightly above, the right one is best.
+            # Both prunings tie here and rounding chose the left one; slightly above, the right one
+            # is best.
             after = min(crossing * (1 + 1e-9), right.at)
             return after if pruned.evaluate(after)[1] == right.slope else right.at
         if point.slope == right.slope:
@@ -86,7 +94,9 @@ def dual_multiplier(pruned: Prunable, budget: float, *, near: float = 64.0) -> f
 
 
 class _Point(NamedTuple):
-    """The dual at one multiplier: its value (without the budget term) and its slope, the suppressed volume."""
+    """The dual at one multiplier: its value (without the budget term) and its slope, the suppressed
+    volume.
+    """
 
     at: float
     cost: float
@@ -94,7 +104,10 @@ class _Point(NamedTuple):
 
 
 def _bracket(pruned: Prunable, budget: float, near: float) -> tuple[_Point | None, _Point]:
-    """Returns neighbours among 0, 1/4, 1, 4, ... times the first multiplier: over the budget (or None), and within."""
+    """Returns neighbours among 0, 1/4, 1, 4, ... times the first multiplier.
+
+    Over the budget (or None), and within.
+    """
     left, right = None, _Point(near, *pruned.evaluate(near))
     while right.slope > budget:
         left, right = right, _Point(right.at * 4, *pruned.evaluate(right.at * 4))
@@ -108,11 +121,14 @@ def _bracket(pruned: Prunable, budget: float, near: float) -> tuple[_Point | Non
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """The pairs (zone, node) at one depth of the node, sorted by zone, then node; from ``alpha`` on, the safe pairs.
+    """The pairs (zone, node) at one depth of the node, sorted by zone, then node.
 
-    Of a pair below the threshold only the volume matters, which its parent stores in ``short_below``. ``up`` is the
-    position of the containing pair one layer up, ``safe_up`` the same among safe pairs; ``alpha`` is the cost of
-    publishing: volume times (tiles of the zone + tiles of the node).
+    From ``alpha`` on, the safe pairs.
+
+    Of a pair below the threshold only the volume matters, which its parent stores in
+    ``short_below``. ``up`` is the position of the containing pair one layer up, ``safe_up`` the
+    same among safe pairs; ``alpha`` is the cost of publishing: volume times (tiles of the zone +
+    tiles of the node).
     """
 
     node: Ints
@@ -128,10 +144,10 @@ class Layer:
 class PairTree:
     """The trees of all zones of the other end, layer by layer from the root down.
 
-    Contains only pairs with volume, so it is as sparse as the flows. An evaluation is a few passes over the safe pairs.
-    ``lost`` is the volume of zones that are below the threshold even with the root; ``top_volume`` and ``top_size`` are
-    volume and tiles of the other zones; ``depth_of_flow`` and ``pair_of_flow`` are the layer of each flow's tile and
-    the pair there.
+    Contains only pairs with volume, so it is as sparse as the flows. An evaluation is a few passes
+    over the safe pairs. ``lost`` is the volume of zones that are below the threshold even with the
+    root; ``top_volume`` and ``top_size`` are volume and tiles of the other zones; ``depth_of_flow``
+    and ``pair_of_flow`` are the layer of each flow's tile and the pair there.
     """
 
     layers: tuple[Layer, ...]
@@ -143,9 +159,18 @@ class PairTree:
 
     @classmethod
     def from_flows(
-        cls, flows: Flows, guarantee: Guarantee, *, zone: Ints, zone_size: Ints, tile: Ints, tree: Hierarchy
+        cls,
+        flows: Flows,
+        guarantee: Guarantee,
+        *,
+        zone: Ints,
+        zone_size: Ints,
+        tile: Ints,
+        tree: Hierarchy,
     ) -> PairTree:
-        """Lays out the pairs of the zones of each flow's fixed end with the nodes of a tree over the other end."""
+        """Lays out the pairs of the zones of each flow's fixed end with the nodes of a tree over
+        the other end.
+        """
         bottom = flows.merge(zone, tile, len(zone_size), tree.n_tiles)
         leaf = tree.leaf_node[bottom.cells.destination]
         tiles = bottom.cells.renamed(bottom.cells.origin, leaf)
@@ -165,13 +190,19 @@ class PairTree:
             cells, up, below, below_volume = merged.cells, merged.row[:n_carried], safe, volume
             safe, volume = guarantee.safe(cells), cells.volume(guarantee.basis).astype(np.float64)
             # `bincount` without rows returns integers.
-            lost = np.bincount(up[~below], weights=below_volume[~below], minlength=len(cells)).astype(np.float64)
+            lost = np.bincount(
+                up[~below], weights=below_volume[~below], minlength=len(cells)
+            ).astype(np.float64)
             if layers:
                 number = np.cumsum(safe, dtype=np.int32) - np.int32(1)
                 layers[-1] = replace(layers[-1], up=up, safe_up=number[up[below]])
             node, nothing = cells.destination, np.zeros(0, np.int32)
-            alpha = volume[safe] * (zone_size[cells.origin[safe]].astype(np.float64) + tree.size[node[safe]])
-            layers.append(Layer(node, nothing, safe, alpha, lost[safe], tree.is_leaf[node[safe]], nothing))
+            alpha = volume[safe] * (
+                zone_size[cells.origin[safe]].astype(np.float64) + tree.size[node[safe]]
+            )
+            layers.append(
+                Layer(node, nothing, safe, alpha, lost[safe], tree.is_leaf[node[safe]], nothing)
+            )
             carried = cells.renamed(cells.origin, tree.lift(cells.destination))
         layers.reverse()
         return cls(
@@ -184,7 +215,8 @@ class PairTree:
         )
 
     def evaluate(self, multiplier: float) -> tuple[float, float]:
-        """Returns the smallest ``sum alpha + multiplier * suppressed`` over all prunings, and the suppressed volume.
+        """Returns the smallest ``sum alpha + multiplier * suppressed`` over all prunings, and the
+        suppressed volume.
 
         Of two equal prunings, the one that suppresses less is reported (the right derivative).
         """
@@ -192,7 +224,9 @@ class PairTree:
         return float(cost.sum()) + multiplier * self.lost, float(suppressed.sum()) + self.lost
 
     def sizes(self, multiplier: float) -> tuple[float, float]:
-        """Returns the mean size of the zones and of their paired nodes, over the published volume."""
+        """Returns the mean size of the zones and of their paired nodes, over the published
+        volume.
+        """
         cost, suppressed, _ = self._solve(multiplier)
         kept = self.top_volume - suppressed
         total = float(kept.sum())
@@ -203,7 +237,9 @@ class PairTree:
         return zones / total, (both - zones) / total
 
     def nodes(self, multiplier: float) -> tuple[Ints, NDArray[np.bool_]]:
-        """Returns the node of each flow in the best pruning at this multiplier, and whether it is published."""
+        """Returns the node of each flow in the best pruning at this multiplier, and whether it is
+        published.
+        """
         *_, splits = self._solve(multiplier)
         node = np.empty(len(self.pair_of_flow), dtype=np.int32)
         kept = np.empty(len(self.pair_of_flow), dtype=np.bool_)
@@ -225,7 +261,9 @@ class PairTree:
         return node, kept
 
     def _solve(self, multiplier: float) -> tuple[Floats, Floats, list[NDArray[np.bool_]]]:
-        """Returns cost and suppressed volume of the safe pairs of the top layer, and which safe pairs are split."""
+        """Returns cost and suppressed volume of the safe pairs of the top layer, and which safe
+        pairs are split.
+        """
         splits: list[NDArray[np.bool_]] = []
         cost = suppressed = np.zeros(0)
         up = np.zeros(0, np.int32)

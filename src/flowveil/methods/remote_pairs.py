@@ -1,7 +1,8 @@
 """Safe pairs whose persons are counted on a cluster.
 
-A pair has at least as many persons as its largest flow, and at most the sum over its flows. The cluster is queried only
-if these bounds do not decide, once for all undecided pairs of one origin depth; small queries are combined.
+A pair has at least as many persons as its largest flow, and at most the sum over its flows. The
+cluster is queried only if these bounds do not decide, once for all undecided pairs of one origin
+depth; small queries are combined.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.flows import Flows
-from flowveil.hierarchy import Hierarchy, Ints
-from flowveil.remote_people import Counts, RemotePeople, in_window
+from flowveil.core.arrays import Counts, Ints
+from flowveil.core.flows import Flows
+from flowveil.core.hierarchy import Hierarchy
+from flowveil.core.remote_people import RemotePeople, in_window
+from flowveil.core.secret_thresholds import LARGEST
 
 if TYPE_CHECKING:
     from flowveil.methods.safe_pairs import AncestorDepth, Level, Sketch
@@ -27,10 +30,11 @@ Undecided = tuple["Level", NDArray[np.intp]]
 
 
 class Ranges(NamedTuple):
-    """A query to every block: origin (-1 if no pair needs it) and destination leaf of each flow from ``first`` on.
+    """A query to every block: origin (-1 if no pair needs it) and destination leaf of each flow
+    from ``first`` on.
 
-    ``common`` has the ancestor depths of destination leaves. A pair has the number of an origin, a range of destination
-    leaves, and the depth of its destination node.
+    ``common`` has the ancestor depths of destination leaves. A pair has the number of an origin, a
+    range of destination leaves, and the depth of its destination node.
     """
 
     first: int
@@ -61,14 +65,19 @@ def with_enough(
         depths = [levels for levels in waiting if any(len(asked) for _, asked in levels)]
         counted = np.zeros(0, np.int64)
         if depths:
-            queries = [_query(levels, people, destinations.tree, leaf, common, len(flows)) for levels in depths]
+            queries = [
+                _query(levels, people, destinations.tree, leaf, common, len(flows))
+                for levels in depths
+            ]
             counted = people.blocks.summed(count_all_ranges, queries)
         for level, asked in (undecided for levels in waiting for undecided in levels):
             n, counted = np.split(counted, [len(asked)])
-            enough = np.ones(len(level.start), dtype=np.bool_)
-            enough[asked] = n >= least
-            if enough.any():
-                yield _some(level, np.flatnonzero(enough))
+            # Others have so many persons that their excess is the largest.
+            excess = np.full(len(level.start), LARGEST, dtype=np.int64)
+            excess[asked] = n - least
+            level = replace(level, excess=np.minimum(level.excess, excess).astype(np.int8))
+            if (excess >= 0).any():
+                yield _some(level, np.flatnonzero(excess >= 0))
 
     for candidate in candidates:
         if candidate.order is not order:
@@ -78,7 +87,7 @@ def with_enough(
                 waiting, held = [], 0
             order = candidate.order
             most = np.concatenate(([0], np.cumsum(persons[order])))
-            sated = np.concatenate(([0], np.cumsum(persons[order] >= least)))
+            sated = np.concatenate(([0], np.cumsum(persons[order] >= least + LARGEST)))
             waiting.append([])
             held += order.nbytes
         kept = np.flatnonzero(most[candidate.stop] - most[candidate.start] >= least)
@@ -91,14 +100,24 @@ def with_enough(
 
 def _some(level: Level, kept: NDArray[np.intp]) -> Level:
     """Returns some pairs of a level."""
-    columns: dict[str, Any] = {name: getattr(level, name)[kept] for name in ("volume", "start", "stop")}
+    columns: dict[str, Any] = {
+        name: getattr(level, name)[kept] for name in ("volume", "start", "stop", "excess")
+    }
     return replace(level, node=tuple(node[kept] for node in level.node), **columns)
 
 
 def _query(
-    levels: list[Undecided], people: RemotePeople, tree: Hierarchy, leaf: Ints, common: AncestorDepth, n_flows: int
+    levels: list[Undecided],
+    people: RemotePeople,
+    tree: Hierarchy,
+    leaf: Ints,
+    common: AncestorDepth,
+    n_flows: int,
 ) -> Ranges:
-    """Returns the query for the levels of one origin depth; the first level contains the destination root."""
+    """Returns the query for the levels of one origin depth.
+
+    The first level contains the destination root.
+    """
     row, pair = levels[0][0].rows()
     number = np.full(n_flows, -1, dtype=np.int32)
     number[row] = pair
@@ -108,7 +127,16 @@ def _query(
     has_undecided[of] = True
     first, origin = people.window(np.where(has_undecided[number], number, np.int32(-1))[people.row])
     node = np.concatenate([level.destination[asked] for level, asked in levels])
-    return Ranges(first, origin, leaf, common, of, tree.leaf_start[node], tree.leaf_stop[node], tree.depth[node])
+    return Ranges(
+        first,
+        origin,
+        leaf,
+        common,
+        of,
+        tree.leaf_start[node],
+        tree.leaf_stop[node],
+        tree.depth[node],
+    )
 
 
 def count_all_ranges(flow: Ints, person: Ints, asked: list[Ranges]) -> Counts:
@@ -119,8 +147,8 @@ def count_all_ranges(flow: Ints, person: Ints, asked: list[Ranges]) -> Counts:
 def count_ranges(flow: Ints, person: Ints, asked: Ranges) -> Counts:
     """Returns the distinct persons of each pair in a block.
 
-    A row adds to a pair unless the same person has an earlier row in that pair: unless, within the origin, the common
-    ancestor of both leaves is at least as deep as the pair's destination node.
+    A row adds to a pair unless the same person has an earlier row in that pair: unless, within the
+    origin, the common ancestor of both leaves is at least as deep as the pair's destination node.
     """
     rows, origin = in_window(flow, asked.first, asked.origin)
     inside = origin >= 0
@@ -142,6 +170,9 @@ def count_ranges(flow: Ints, person: Ints, asked: Ranges) -> Counts:
         new = np.concatenate(([0], np.cumsum(met < depth)))
         low = asked.pair_origin[at].astype(np.int64) * wide
         # Ranges end at the last leaf with flows.
-        start, stop = (np.searchsorted(place, low + np.minimum(edge[at], wide)) for edge in (asked.start, asked.stop))
+        start, stop = (
+            np.searchsorted(place, low + np.minimum(edge[at], wide))
+            for edge in (asked.start, asked.stop)
+        )
         counted[at] = new[stop] - new[start]
     return counted

@@ -1,8 +1,8 @@
 """Two trees and the safe pairs between them: the search space of TwinCut.
 
-With a price ``m`` on every suppressed unit, the best cuts are those whose safe pairs save most: the sum of ``m * v -
-cost``. With one cut fixed, one bottom-up pass finds the best cut of the other tree, and reads only the rows of the
-fixed zones.
+With a price ``m`` on every suppressed unit, the best cuts are those whose safe pairs save most: the
+sum of ``m * v - cost``. With one cut fixed, one bottom-up pass finds the best cut of the other
+tree, and reads only the rows of the fixed zones.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.core.arrays import Floats, Ints, Positions
+from flowveil.core.errors import DataError
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
+from flowveil.core.hierarchy import Hierarchy
 from flowveil.methods.odkanon import Cuts
 from flowveil.methods.safe_pairs import Level, Sketch, safe_levels, sketch
 
-NO_PLACE = "Distances cannot be minimised: the zones have no place on the map. Hint: use objective='error'."
+NO_PLACE = (
+    "Distances cannot be minimised: the zones have no place on the map. Hint: use"
+    " objective='error'."
+)
 
 Goal = Literal["error", "metres", "reconstruction", "cells"]
-Positions = NDArray[np.int64]
 
 #: Safe pairs: nodes of one tree, nodes of the other, volume, and the cost if it is stored.
 Pairs = tuple[NDArray[Any], ...]
@@ -39,9 +42,11 @@ BATCH = 1_000_000
 
 @dataclass(frozen=True)
 class Objective:
-    """The objective: ``(cost of safe pairs + base * suppressed) / (published volume, or total volume)``.
+    """The objective: ``(cost of safe pairs + base * suppressed) / (published volume, or total
+    volume)``.
 
-    ``base`` is the cost of a suppressed unit; with ``mean`` the cost is divided by the published volume.
+    ``base`` is the cost of a suppressed unit; with ``mean`` the cost is divided by the published
+    volume.
     """
 
     total: float
@@ -65,25 +70,34 @@ class Objective:
         return float(self.scores(cost, suppressed))
 
     def least_price(self, score: float) -> float:
-        """Returns the price of a suppressed unit below which more suppression does not improve this score."""
+        """Returns the price of a suppressed unit below which more suppression does not improve this
+        score.
+        """
         return score if self.mean else self.base
 
     def price_within(self, score: float, price: float, budget: float) -> float:
-        """Returns an upper bound for the priced cost of any solution within the budget that beats this score."""
+        """Returns an upper bound for the priced cost of any solution within the budget that beats
+        this score.
+        """
         return score * self.total + (price - self.least_price(score)) * budget
 
 
 @dataclass(frozen=True, eq=False)
 class TwinAxis:
-    """One tree, reduced to the nodes that occur in a safe pair, with the safe pairs sorted by node and other node.
+    """One tree, reduced to the nodes that occur in a safe pair, with the safe pairs sorted by node
+    and other node.
 
     Attributes:
         full, sketch: the hierarchy, and the sketch that it was reduced to first.
-        nodes: the remaining sketch nodes, in order. All other node numbers here are positions in this array.
-        layers: for each depth below the root: nodes, their parents, start of each sibling group, parent of each group.
+        nodes: the remaining sketch nodes, in order. All other node numbers here are positions in
+            this array.
+        layers: for each depth below the root: nodes, their parents, start of each sibling group,
+            parent of each group.
         size: the tiles of each node.
-        first: the safe pairs of node n are the slice ``first[n]:first[n + 1]`` of other node, volume and cost.
-        cost: empty if the cost of a pair is its volume times the tiles of both ends, and sums of costs are exact.
+        first: the safe pairs of node n are the slice ``first[n]:first[n + 1]`` of other node,
+            volume and cost.
+        cost: empty if the cost of a pair is its volume times the tiles of both ends, and sums of
+            costs are exact.
     """
 
     full: Hierarchy
@@ -99,9 +113,17 @@ class TwinAxis:
 
     @classmethod
     def from_pairs(
-        cls, full: Hierarchy, reduced: Sketch, occurring: NDArray[np.bool_], length: Positions, pairs: Iterable[Pairs]
+        cls,
+        full: Hierarchy,
+        reduced: Sketch,
+        occurring: NDArray[np.bool_],
+        length: Positions,
+        pairs: Iterable[Pairs],
     ) -> TwinAxis:
-        """Lays out batches of pairs, for each node in the order of the other nodes; ``length``: pairs of each node."""
+        """Lays out batches of pairs, for each node in the order of the other nodes.
+
+        ``length``: pairs of each node.
+        """
         nodes, number = np.flatnonzero(occurring), np.cumsum(occurring) - 1
         parent = np.where(nodes > 0, number[np.maximum(reduced.tree.parent[nodes], 0)], -1)
         layers = []
@@ -147,10 +169,17 @@ class TwinAxis:
         for nodes in _batches(self.length):
             pairs = slice(self.first[nodes[0]], self.first[nodes[-1] + 1])
             stored = (self.cost[pairs],) if len(self.cost) else ()
-            yield self.other[pairs], np.repeat(nodes.astype(np.int32), self.length[nodes]), self.volume[pairs], *stored
+            yield (
+                self.other[pairs],
+                np.repeat(nodes.astype(np.int32), self.length[nodes]),
+                self.volume[pairs],
+                *stored,
+            )
 
     def best(self, saving: Floats) -> tuple[Positions, Floats, Floats]:
-        """Returns the coarsest cut with the largest saving, and for each node its best saving and that if divided."""
+        """Returns the coarsest cut with the largest saving, and for each node its best saving and
+        that if divided.
+        """
         best, divided = saving.copy(), np.full(len(self), -np.inf)
         for nodes, _, siblings, parents in reversed(self.layers):
             divided[parents] = np.add.reduceat(best[nodes], siblings)
@@ -166,7 +195,9 @@ class TwinAxis:
         return np.flatnonzero(reached & ~split)
 
     def to_full(self, cut: Positions) -> Ints:
-        """Returns the cut of the full hierarchy in which exactly the ancestors of these nodes are divided."""
+        """Returns the cut of the full hierarchy in which exactly the ancestors of these nodes are
+        divided.
+        """
         tree = self.sketch.tree
         whole = np.zeros(tree.n_nodes, dtype=np.bool_)
         whole[self.nodes[cut]] = True
@@ -187,8 +218,8 @@ class TwinAxis:
 class TwinTrees:
     """Both trees, the safe pairs between them, and the objective.
 
-    ``thinned`` is True if a tree was too deep and lost nodes; cuts that need those nodes are not found. ``summed`` is
-    the last cut of each end and its sums (`_sums`).
+    ``thinned`` is True if a tree was too deep and lost nodes; cuts that need those nodes are not
+    found. ``summed`` is the last cut of each end and its sums (`_sums`).
     """
 
     origins: TwinAxis
@@ -198,25 +229,42 @@ class TwinTrees:
     summed: dict[int, tuple[Positions, Floats]] = field(default_factory=dict)
 
     @classmethod
-    def from_flows(cls, flows: Flows, guarantee: Guarantee, goal: Goal = "error") -> TwinTrees | None:
-        """Returns the trees with all safe pairs and their costs, or None if there are no safe pairs."""
+    def from_flows(
+        cls, flows: Flows, guarantee: Guarantee, goal: Goal = "error"
+    ) -> TwinTrees | None:
+        """Returns the trees with all safe pairs and their costs, or None if there are no safe
+        pairs.
+        """
         sketches = [
             sketch(tree, tile, flows, guarantee, max_depth=DEEPEST)
-            for tree, tile in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
+            for tree, tile in (
+                (flows.origins, flows.origin),
+                (flows.destinations, flows.destination),
+            )
         ]
         volume = flows.volume(guarantee.basis)
         total = float(np.sum(volume))
         narrow = volume.dtype.kind == "i" and total < 2**31
-        # Sums of integers below 2**53 are exact in any order. A difference of sums has up to four terms.
-        exact = goal == "error" and narrow and 4 * total * sum(int(s.size[0]) for s in sketches) < 2**53
+        # Sums of integers below 2**53 are exact in any order. A difference of sums has up to four
+        # terms.
+        exact = (
+            goal == "error" and narrow and 4 * total * sum(int(s.size[0]) for s in sketches) < 2**53
+        )
         price = None if exact else PairCost(flows, guarantee.basis, goal, sketches)
         found: list[Pairs] = []
         length = [np.zeros(s.tree.n_nodes, np.int64) for s in sketches]
         depth = sketches[0].tree.depth
-        for _, levels in groupby(safe_levels(flows, guarantee, *sketches), lambda level: depth[level.origin[0]]):
-            rows = [(lv.origin, lv.destination, lv.volume, *([price.cost(lv)] if price else [])) for lv in levels]
+        for _, levels in groupby(
+            safe_levels(flows, guarantee, *sketches), lambda level: depth[level.origin[0]]
+        ):
+            rows = [
+                (lv.origin, lv.destination, lv.volume, *([price.cost(lv)] if price else []))
+                for lv in levels
+            ]
             origin, destination, volume, *cost = map(np.concatenate, zip(*rows, strict=True))
-            found.append((origin, destination, volume.astype(np.int32 if narrow else np.float64), *cost))
+            found.append(
+                (origin, destination, volume.astype(np.int32 if narrow else np.float64), *cost)
+            )
             for held, nodes in zip(length, (origin, destination), strict=True):
                 held += np.bincount(nodes, minlength=len(held))
         if not found:
@@ -224,18 +272,32 @@ class TwinTrees:
         kept = [_occurring(s, held > 0) for s, held in zip(sketches, length, strict=True)]
         number = [np.cumsum(occurs, dtype=np.int32) - np.int32(1) for occurs in kept]
         # A batch is released as soon as it is laid out: together they are most of the memory.
-        batches = ((number[0][o], number[1][d], *rest) for o, d, *rest in (found.pop() for _ in range(len(found))))
-        origins = TwinAxis.from_pairs(flows.origins, sketches[0], kept[0], length[0][kept[0]], batches)
+        batches = (
+            (number[0][o], number[1][d], *rest)
+            for o, d, *rest in (found.pop() for _ in range(len(found)))
+        )
+        origins = TwinAxis.from_pairs(
+            flows.origins, sketches[0], kept[0], length[0][kept[0]], batches
+        )
         turned = origins.transposed()
-        destinations = TwinAxis.from_pairs(flows.destinations, sketches[1], kept[1], length[1][kept[1]], turned)
-        return cls(origins, destinations, Objective.from_goal(goal, total), thinned=any(s.thinned for s in sketches))
+        destinations = TwinAxis.from_pairs(
+            flows.destinations, sketches[1], kept[1], length[1][kept[1]], turned
+        )
+        return cls(
+            origins,
+            destinations,
+            Objective.from_goal(goal, total),
+            thinned=any(s.thinned for s in sketches),
+        )
 
     def axis(self, end: int) -> TwinAxis:
         """Returns the origin axis (0) or the destination axis (1)."""
         return self.destinations if end else self.origins
 
     def given(self, end: int, cut: Positions) -> Costs:
-        """Returns cost and volume of the nodes of one tree, with the cut of the tree at ``end`` fixed."""
+        """Returns cost and volume of the nodes of one tree, with the cut of the tree at ``end``
+        fixed.
+        """
         fixed, free = self.axis(end), self.axis(1 - end)
         if len(fixed.cost) == 0:
             volume, cost = self._sums(end, cut)
@@ -250,14 +312,22 @@ class TwinTrees:
         return Costs(free, self.objective, cost, volume)
 
     def suppressed(self, cuts: Cuts) -> float:
-        """Returns the volume that cuts of the full hierarchies suppress; an upper bound if a tree is thinned."""
-        origin, destination = self.origins.from_full(cuts.origin), self.destinations.from_full(cuts.destination)
+        """Returns the volume that cuts of the full hierarchies suppress.
+
+        An upper bound if a tree is thinned.
+        """
+        origin, destination = (
+            self.origins.from_full(cuts.origin),
+            self.destinations.from_full(cuts.destination),
+        )
         return self.given(0, origin).totals(destination)[1]
 
     def _sums(self, end: int, cut: Positions) -> Floats:
-        """Returns for each node of the other tree the volume of its pairs, and the volume times the tiles at this end.
+        """Returns for each node of the other tree the volume of its pairs, and the volume times the
+        tiles at this end.
 
-        Only pairs of nodes that differ from the last cut are read; sums are exact, so the result does not depend on it.
+        Only pairs of nodes that differ from the last cut are read; sums are exact, so the result
+        does not depend on it.
         """
         fixed, n_free = self.axis(end), len(self.axis(1 - end))
         last, sums = self.summed.get(end, (cut[:0], np.zeros((2, n_free))))
@@ -270,20 +340,27 @@ class TwinTrees:
             rows, length = fixed.rows(here), fixed.length[here]
             other, volume = fixed.other[rows], fixed.volume[rows] * np.repeat(change[here], length)
             sums[0] += np.bincount(other, weights=volume, minlength=n_free)
-            sums[1] += np.bincount(other, weights=volume * np.repeat(fixed.size[here], length), minlength=n_free)
+            sums[1] += np.bincount(
+                other, weights=volume * np.repeat(fixed.size[here], length), minlength=n_free
+            )
         self.summed[end] = cut, sums
         return sums
 
 
 def _batches(length: Positions) -> Iterator[Positions]:
-    """Yields ranges of nodes with about `BATCH` pairs each, from the number of pairs of each node."""
+    """Yields ranges of nodes with about `BATCH` pairs each, from the number of pairs of each
+    node.
+    """
     edges = np.searchsorted(np.cumsum(length), np.arange(BATCH, length.sum(), BATCH))
     for start, stop in pairwise(np.unique((0, *edges, len(length)))):
         yield np.arange(start, stop)
 
 
 def _occurring(reduced: Sketch, in_pairs: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Returns the nodes in safe pairs; a divisible one without such a child keeps its first child to represent them."""
+    """Returns the nodes in safe pairs.
+
+    A divisible one without such a child keeps its first child to represent them.
+    """
     tree, occurs = reduced.tree, in_pairs.copy()
     below = np.bincount(tree.parent[1:][occurs[1:]], minlength=tree.n_nodes)
     occurs[np.flatnonzero(occurs & ~tree.is_leaf & (below == 0)) + 1] = True
@@ -292,7 +369,10 @@ def _occurring(reduced: Sketch, in_pairs: NDArray[np.bool_]) -> NDArray[np.bool_
 
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """Cost and volume of one tree's nodes, the other cut fixed: a `Prunable`. ``halves`` caches `at` by price."""
+    """Cost and volume of one tree's nodes, the other cut fixed: a `Prunable`.
+
+    ``halves`` caches `at` by price.
+    """
 
     axis: TwinAxis
     objective: Objective
@@ -336,7 +416,10 @@ class Half(NamedTuple):
 
 
 def narrowed(volume: NDArray[Any]) -> NDArray[Any]:
-    """Returns counts as int32 if they fit, and as float64 otherwise: a nation has a hundred million pairs."""
+    """Returns counts as int32 if they fit, and as float64 otherwise.
+
+    A nation has a hundred million pairs.
+    """
     fits = volume.dtype.kind == "i" and int(volume.max(initial=0)) < 2**31
     return volume.astype(np.int32 if fits else np.float64)
 
@@ -344,12 +427,18 @@ def narrowed(volume: NDArray[Any]) -> NDArray[Any]:
 class PairCost:
     """Computes the cost of safe pairs, level by level.
 
-    If columns fold, the width of a pair's node (an hour, a step up) costs as many tiles as the fold's weight, and flows
-    are spread over values as well as over tiles.
+    If columns fold, the width of a pair's node (an hour, a step up) costs as many tiles as the
+    fold's weight, and flows are spread over values as well as over tiles.
     """
 
     def __init__(
-        self, flows: Flows, basis: str, goal: Goal, sketches: Sequence[Sketch], *, weights: Sequence[float] = ()
+        self,
+        flows: Flows,
+        basis: str,
+        goal: Goal,
+        sketches: Sequence[Sketch],
+        *,
+        weights: Sequence[float] = (),
     ) -> None:
         self.goal, self.flows, self.sketches = goal, flows, sketches
         self.volume = flows.volume(basis).astype(np.float64)
@@ -357,7 +446,9 @@ class PairCost:
         self.n_values = [own.size.astype(np.float64) for own in sketches[2:]]
         self.width_cost = [
             weight * fold.width[own.node]
-            for weight, fold, own in zip(weights, flows.folds[: len(sketches) - 2], sketches[2:], strict=True)
+            for weight, fold, own in zip(
+                weights, flows.folds[: len(sketches) - 2], sketches[2:], strict=True
+            )
         ]
         self.moved: dict[tuple[int, int], Floats] = {}
 
@@ -380,14 +471,21 @@ class PairCost:
         return self._moved(level)
 
     def _scattered(self, level: Level, places: Floats) -> Floats:
-        """Returns the distance of the flows of each pair from an even spread over its tile pairs."""
+        """Returns the distance of the flows of each pair from an even spread over its tile
+        pairs.
+        """
         row, pair = level.rows()
         each = level.volume / places
-        apart = np.bincount(pair, weights=np.abs(self.volume[row] - each[pair]), minlength=len(places))
+        apart = np.bincount(
+            pair, weights=np.abs(self.volume[row] - each[pair]), minlength=len(places)
+        )
         return np.asarray(apart + (places - (level.stop - level.start)) * each)
 
     def _moved(self, level: Level) -> Floats:
-        """Returns the metres between tiles and node centres, weighted by volume; the mean of both ends."""
+        """Returns the metres between tiles and node centres, weighted by volume.
+
+        The mean of both ends.
+        """
         row, pair = level.rows()
         metres = np.zeros(len(row))
         ends = (self.flows.origin, level.origin), (self.flows.destination, level.destination)
@@ -396,10 +494,15 @@ class PairCost:
             if (end, depth) not in self.moved:
                 self.moved[end, depth] = self._metres_to_ancestor(end, depth)
             metres += self.moved[end, depth][tile[row]]
-        return np.bincount(pair, weights=self.volume[row] * metres / 2, minlength=len(level.start)).astype(np.float64)
+        return np.bincount(
+            pair, weights=self.volume[row] * metres / 2, minlength=len(level.start)
+        ).astype(np.float64)
 
     def _metres_to_ancestor(self, end: int, depth: int) -> Floats:
-        """Returns the distance of every tile to the centre of its ancestor at this depth; 0 for tiles above it."""
+        """Returns the distance of every tile to the centre of its ancestor at this depth.
+
+        0 for tiles above it.
+        """
         full, reduced = (self.flows.destinations if end else self.flows.origins), self.sketches[end]
         tree = reduced.tree
         node = tree.leaf_node[reduced.leaf_of_tile]
@@ -410,8 +513,13 @@ class PairCost:
         return np.where(tree.depth[node] == depth, metres, 0.0)
 
 
-def metres_moved(tree: Hierarchy, tile: NDArray[Any], centers: tuple[Floats, Floats] | None) -> Floats:
-    """Returns the geodesic distance of each tile to its given centre; DataError if coordinates are missing."""
+def metres_moved(
+    tree: Hierarchy, tile: NDArray[Any], centers: tuple[Floats, Floats] | None
+) -> Floats:
+    """Returns the geodesic distance of each tile to its given centre.
+
+    DataError if coordinates are missing.
+    """
     if tree.geography is None or centers is None:
         raise DataError(NO_PLACE)
     from pyproj import Geod

@@ -1,7 +1,10 @@
-"""TwinCut with the same zones at both ends: one cut of one tree (docs/decisions/0017-same-zones.md).
+"""TwinCut with the same zones at both ends.
 
-A local search from ODkAnon's cut, which divides zones and unites siblings. All gaining moves are applied together if
-that is a gain, else the better half, down to the best one. Never worse than ODkAnon's cut and never over the budget.
+One cut of one tree (docs/decisions/0017-same-zones.md).
+
+A local search from ODkAnon's cut, which divides zones and unites siblings. All gaining moves are
+applied together if that is a gain, else the better half, down to the best one. Never worse than
+ODkAnon's cut and never over the budget.
 """
 
 from __future__ import annotations
@@ -13,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import InfeasibleError
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Floats, Ints
+from flowveil.core.arrays import Floats, Ints
+from flowveil.core.errors import InfeasibleError
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
 from flowveil.methods.method import INFEASIBLE
 from flowveil.methods.odkanon import Cuts, volume_budget_cuts
 from flowveil.methods.twin_trees import Goal, Objective, metres_moved
@@ -27,7 +30,8 @@ from flowveil.release.plan import Plan
 WORK = 1e8
 #: Fixed work of a merge.
 OVERHEAD = 2000
-#: Steps that halve or double the price until it brackets the budget, and bisection steps after that.
+#: Steps that halve or double the price until it brackets the budget, and bisection steps after
+#: that.
 BRACKETED, BISECTED = 40, 10
 #: Gains below this share of the total are rounding errors.
 ROUNDING = 1e-9
@@ -42,7 +46,10 @@ def twincut_same_zones(
     effort: float = 1.0,
     time_limit: float | None = None,
 ) -> Plan:
-    """Plans fine zones for both ends, tiles of one tree; arguments as in `flowveil.methods.twincut.twincut`."""
+    """Plans fine zones for both ends, tiles of one tree.
+
+    Arguments as in `flowveil.methods.twincut.twincut`.
+    """
     check_goal(objective)
     deadline = search_deadline(effort, time_limit)
     merged = volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed)
@@ -74,7 +81,9 @@ class State(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """Moves from a cut: each divides a node or unites its children, and changes cost and suppressed volume alone."""
+    """Moves from a cut: each divides a node or unites its children, and changes cost and suppressed
+    volume alone.
+    """
 
     node: Ints
     divides: NDArray[np.bool_]
@@ -83,14 +92,17 @@ class Moves(NamedTuple):
 
     def select(self, which: NDArray[np.int64]) -> Moves:
         """Returns some of the moves."""
-        return Moves(self.node[which], self.divides[which], self.cost[which], self.suppressed[which])
+        return Moves(
+            self.node[which], self.divides[which], self.cost[which], self.suppressed[which]
+        )
 
 
 class CutTable:
     """The flows over one tree; evaluates cuts and moves.
 
-    A node is always the deepest one with the same tiles, so that every division changes something. ``above`` is the
-    node that each node is united into: the parent of the highest node with the same tiles.
+    A node is always the deepest one with the same tiles, so that every division changes something.
+    ``above`` is the node that each node is united into: the parent of the highest node with the
+    same tiles.
     """
 
     def __init__(self, flows: Flows, guarantee: Guarantee, goal: Goal) -> None:
@@ -107,7 +119,9 @@ class CutTable:
         node = cut[self.tree.zone_of_tile(cut)]
         cells = self._cells(node, node)
         cost, suppressed = float(np.sum(cells.cost)), float(np.sum(cells.suppressed))
-        return State(cut, cost, suppressed, self.objective.score(cost, suppressed), bool(cells.safe.any()))
+        return State(
+            cut, cost, suppressed, self.objective.score(cost, suppressed), bool(cells.safe.any())
+        )
 
     def moves(self, state: State) -> Moves:
         """Returns all possible moves from a cut, with their exact changes."""
@@ -132,8 +146,11 @@ class CutTable:
         children = tree.narrowest[np.isin(tree.parent, divided)]
         return np.sort(np.concatenate((cut[~gone], children, united))).astype(np.int32)
 
-    def _changes(self, cut: Ints, group: NDArray[np.int64], n: int, other: Ints) -> tuple[Floats, Floats]:
-        """Returns the changes of cost and suppression if each of n groups alone is replaced by its zones in ``other``.
+    def _changes(
+        self, cut: Ints, group: NDArray[np.int64], n: int, other: Ints
+    ) -> tuple[Floats, Floats]:
+        """Returns the changes of cost and suppression if each of n groups alone is replaced by its
+        zones in ``other``.
 
         A cell between two groups counts for each of them as if the other stayed.
         """
@@ -164,11 +181,16 @@ class CutTable:
         flows, tree = self.flows, self.tree
         self.work += OVERHEAD + len(flows)
         o, d = node_o[flows.origin], node_d[flows.destination]
-        merged = flows.merge(o if rows is None else np.where(rows, o, np.int32(-1)), d, tree.n_nodes, tree.n_nodes)
+        merged = flows.merge(
+            o if rows is None else np.where(rows, o, np.int32(-1)), d, tree.n_nodes, tree.n_nodes
+        )
         cells, row = merged.cells, merged.row
         volume = cells.volume(self.guarantee.basis).astype(np.float64)
         safe = self.guarantee.safe(cells)
-        size_o, size_d = tree.size[cells.origin].astype(np.float64), tree.size[cells.destination].astype(np.float64)
+        size_o, size_d = (
+            tree.size[cells.origin].astype(np.float64),
+            tree.size[cells.destination].astype(np.float64),
+        )
         if self.goal == "error":
             cost = volume * (size_o + size_d)
         elif self.goal == "cells":
@@ -176,11 +198,17 @@ class CutTable:
         else:
             within = row >= 0
             if self.goal == "metres":
-                each = self.volume * (self._metres(node_o)[flows.origin] + self._metres(node_d)[flows.destination]) / 2
+                each = (
+                    self.volume
+                    * (self._metres(node_o)[flows.origin] + self._metres(node_d)[flows.destination])
+                    / 2
+                )
             else:
                 share = volume / (size_o * size_d)
                 each = np.abs(np.append(share, 0.0)[row] - self.volume)
-            cost = np.bincount(row[within], weights=each[within], minlength=len(cells)).astype(np.float64)
+            cost = np.bincount(row[within], weights=each[within], minlength=len(cells)).astype(
+                np.float64
+            )
             if self.goal == "reconstruction":
                 cost += (size_o * size_d - np.bincount(row[within], minlength=len(cells))) * share
         return Counted(row, safe, np.where(safe, cost, 0.0), np.where(safe, 0.0, volume))
@@ -193,7 +221,9 @@ class CutTable:
 
 
 class Counted(NamedTuple):
-    """Cells: the cell of each flow, which cells are safe, the cost of safe cells and the volume of the others."""
+    """Cells: the cell of each flow, which cells are safe, the cost of safe cells and the volume of
+    the others.
+    """
 
     row: Ints
     safe: NDArray[np.bool_]
@@ -213,7 +243,9 @@ class LocalSearch:
     stopped_early: bool = False
 
     def run(self) -> None:
-        """Moves the price until the budget is bracketed, bisects, and spends the rest of the budget."""
+        """Moves the price until the budget is bracketed, bisects, and spends the rest of the
+        budget.
+        """
         state, objective = self.best, self.table.objective
         price = objective.base + 8 * abs(state.cost) / objective.total
         within = beyond = 0.0
@@ -244,12 +276,16 @@ class LocalSearch:
         return state
 
     def spend(self) -> None:
-        """Applies the single move that improves the score most within the budget, until no move does."""
+        """Applies the single move that improves the score most within the budget, until no move
+        does.
+        """
         objective = self.table.objective
         while not self._ended():
             state, moves = self.best, self.table.moves(self.best)
             lost = state.suppressed + moves.suppressed
-            scores = np.where(lost > self.budget, np.inf, objective.scores(state.cost + moves.cost, lost))
+            scores = np.where(
+                lost > self.budget, np.inf, objective.scores(state.cost + moves.cost, lost)
+            )
             if len(scores) == 0:
                 return
             best_move = moves.select(np.array([np.argmin(scores)]))
@@ -257,7 +293,10 @@ class LocalSearch:
                 return
 
     def _compatible(self, moves: Moves, gain: Floats, least: float) -> NDArray[np.int64]:
-        """Returns the moves that gain, best first; of moves on the same zones, the one that gains more."""
+        """Returns the moves that gain, best first.
+
+        Of moves on the same zones, the one that gains more.
+        """
         divides = moves.divides
         whole = np.where(divides, self.table.above[moves.node], moves.node)
         of_uniting, of_division = np.full((2, self.table.tree.n_nodes + 1), -np.inf)
@@ -267,8 +306,12 @@ class LocalSearch:
         chosen = np.flatnonzero(wins & (gain > least))
         return chosen[np.argsort(-gain[chosen], kind="stable")]
 
-    def _made(self, state: State, moves: Moves, chosen: NDArray[np.int64], price: float) -> State | None:
-        """Returns the state after these moves if it is a gain, else after the better half of them, and so on."""
+    def _made(
+        self, state: State, moves: Moves, chosen: NDArray[np.int64], price: float
+    ) -> State | None:
+        """Returns the state after these moves if it is a gain, else after the better half of them,
+        and so on.
+        """
         while len(chosen) and not self._ended():
             found = self.table.evaluate(self.table.after(state.cut, *moves.select(chosen)[:2]))
             self._offer(found)
@@ -279,7 +322,11 @@ class LocalSearch:
 
     def _offer(self, found: State) -> bool:
         least_gain = 1e-12 * abs(self.best.score)
-        better = found.suppressed <= self.budget and found.published and found.score < self.best.score - least_gain
+        better = (
+            found.suppressed <= self.budget
+            and found.published
+            and found.score < self.best.score - least_gain
+        )
         self.best = found if better else self.best
         return better
 

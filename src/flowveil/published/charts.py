@@ -1,6 +1,8 @@
-"""Charts as inline SVG: no library, coloured by the page's own style in light, in dark and on paper.
+"""Charts as inline SVG: no library, coloured by the page's own style in light, in dark and on
+paper.
 
-Every chart comes with a title and a description for those who do not see it, and a table below with its numbers.
+Every chart comes with a title and a description for those who do not see it, and a table below with
+its numbers.
 """
 
 from __future__ import annotations
@@ -24,8 +26,18 @@ HEIGHT = 260
 FLOOR = HEIGHT - BOTTOM
 #: Where lines end and their names begin.
 NAMES = WIDTH - 120
-#: Colours that people who see few colours can distinguish (Okabe and Ito), and a shape for each line.
-LINE_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d00", "#777777")
+#: Colours that people who see few colours can distinguish (Okabe and Ito), and a shape for each
+#: line.
+LINE_COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#8a6d00",
+    "#777777",
+)
 #: What a logarithmic axis is marked with.
 _STEPS = tuple(float(f"{m}e{e}") for e in range(-9, 16) for m in (1, 2, 5))
 
@@ -41,7 +53,10 @@ class Shape:
 
 
 def shape(tag: str, words: str = "", /, **attributes: str | float) -> Shape:
-    """An element; ``class_`` is written as class and ``_`` as a hyphen. Lengths that are not whole get one decimal."""
+    """An element; ``class_`` is written as class and ``_`` as a hyphen.
+
+    Lengths that are not whole get one decimal.
+    """
     named = {
         name.rstrip("_").replace("_", "-"): f"{value:.1f}" if isinstance(value, float) else value
         for name, value in attributes.items()
@@ -50,12 +65,16 @@ def shape(tag: str, words: str = "", /, **attributes: str | float) -> Shape:
 
 
 def _svg(shapes: Sequence[Shape], *, title: str, description: str) -> Markup:
-    return fill("chart.svg", shapes=shapes, title=title, description=description, width=WIDTH, height=HEIGHT)
+    return fill(
+        "chart.svg", shapes=shapes, title=title, description=description, width=WIDTH, height=HEIGHT
+    )
 
 
 def polyline(points: Sequence[tuple[float, float]], **look: str | float) -> Shape:
     """A line through points."""
-    return shape("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), fill="none", **look)
+    return shape(
+        "polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), fill="none", **look
+    )
 
 
 def colour_of(number: int) -> str:
@@ -79,8 +98,13 @@ def _axis(y: float, *, stop: int) -> Shape:
 
 def _below(places: Mapping[str, float], name: str, *, stop: int) -> list[Shape]:
     """What is written below a chart: texts at their places, and what the axis counts."""
-    marks = [shape("text", text, x=x, y=FLOOR + 16, text_anchor="middle") for text, x in places.items()]
-    return [*marks, shape("text", name, x=LEFT + (stop - LEFT) / 2, y=HEIGHT - 4, text_anchor="middle")]
+    marks = [
+        shape("text", text, x=x, y=FLOOR + 16, text_anchor="middle") for text, x in places.items()
+    ]
+    return [
+        *marks,
+        shape("text", name, x=LEFT + (stop - LEFT) / 2, y=HEIGHT - 4, text_anchor="middle"),
+    ]
 
 
 def _short(value: float) -> str:
@@ -90,13 +114,19 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value == round(value) else f"{value:,.3g}"
 
 
-def apart(heights: Sequence[float], *, gap: float = 14.0, lowest: float = FLOOR - 4.0) -> list[float]:
-    """Returns heights at which names do not overlap, in order from above, and above the axis where there is room."""
+def apart(
+    heights: Sequence[float], *, gap: float = 14.0, lowest: float = FLOOR - 4.0
+) -> list[float]:
+    """Returns heights at which names do not overlap, in order from above, and above the axis where
+    there is room.
+    """
     moved: list[float] = []
     for y in heights:
         moved.append(max(y, moved[-1] + gap) if moved else y)
     for i in range(len(moved) - 1, -1, -1):
-        moved[i] = min(moved[i], moved[i + 1] - gap if i + 1 < len(moved) else max(lowest, heights[-1]))
+        moved[i] = min(
+            moved[i], moved[i + 1] - gap if i + 1 < len(moved) else max(lowest, heights[-1])
+        )
     return moved
 
 
@@ -123,7 +153,9 @@ class Bars:
 
 
 def size_histogram(volume: NDArray[np.float64], *, threshold: float, name: str) -> Bars:
-    """How many cells have which volume, in classes of 1, 2 and 5 times the threshold, which all should reach."""
+    """How many cells have which volume, in classes of 1, 2 and 5 times the threshold, which all
+    should reach.
+    """
     low, high = volume.min(initial=threshold), volume.max(initial=threshold)
     steps = [threshold * m * 10.0**e for e in range(-6, 13) for m in (1, 2, 5)]
     edges = [a for a, b in pairwise(steps) if b > low and a <= high]
@@ -150,7 +182,9 @@ def bar_chart(bars: Bars, *, title: str, label: str) -> Markup:
         # A bar of one among thousands must still be seen.
         height = 0.0 if value == 0 else max(2.0, (FLOOR - TOP) * value / top)
         x, look = LEFT + i * width, "bar short" if i < bars.short else "bar"
-        bar = shape("rect", class_=look, x=x + 1.5, y=FLOOR - height, width=width - 3, height=height, rx=2)
+        bar = shape(
+            "rect", class_=look, x=x + 1.5, y=FLOOR - height, width=width - 3, height=height, rx=2
+        )
         shapes.append(replace(bar, hint=said[i]))
         if value and width > 26:
             at = {"x": x + width / 2, "y": FLOOR - height - 5}
@@ -160,7 +194,11 @@ def bar_chart(bars: Bars, *, title: str, label: str) -> Markup:
     shapes += [
         shape("line", class_="mark", x1=x, y1=TOP - 34, x2=x, y2=FLOOR),
         shape("text", bars.threshold, class_="mark", x=x + side, y=TOP - 26, text_anchor=anchor),
-        *_below({bars.labels[i]: LEFT + (i + 0.5) * width for i in range(0, n, every)}, label, stop=WIDTH - RIGHT),
+        *_below(
+            {bars.labels[i]: LEFT + (i + 0.5) * width for i in range(0, n, every)},
+            label,
+            stop=WIDTH - RIGHT,
+        ),
     ]
     return _svg(shapes, title=title, description="; ".join(said))
 
@@ -175,7 +213,9 @@ class _Scale:
 
     @classmethod
     def around(cls, values: Sequence[float], *, log: bool) -> _Scale:
-        """From 0, or on a logarithmic axis between the marks around all positive values, and below them for zeros."""
+        """From 0, or on a logarithmic axis between the marks around all positive values, and below
+        them for zeros.
+        """
         if not log:
             return cls(0.0, max(values) or 1.0, log)
         known = [y for y in values if y > 0] or [1.0]
@@ -195,7 +235,10 @@ class _Scale:
         shapes = [_axis(FLOOR, stop=NAMES)]
         for y in _axis_ticks(self.low, self.high, log=self.log):
             at = self(y)
-            shapes += [_axis(at, stop=NAMES), shape("text", _short(y), x=LEFT - 6, y=at + 4, text_anchor="end")]
+            shapes += [
+                _axis(at, stop=NAMES),
+                shape("text", _short(y), x=LEFT - 6, y=at + 4, text_anchor="end"),
+            ]
         return shapes
 
 
@@ -219,7 +262,9 @@ class Line:
     faded: bool = False
 
 
-def line_chart(lines: Sequence[Line], *, title: str, x_label: str, ticks: Sequence[float], log: bool = False) -> Markup:
+def line_chart(
+    lines: Sequence[Line], *, title: str, x_label: str, ticks: Sequence[float], log: bool = False
+) -> Markup:
     """Lines over k, one for each method; each is named at its last point."""
     shown = [y for line in lines for _, y in line.points if y is not None]
     if not shown:
@@ -227,7 +272,9 @@ def line_chart(lines: Sequence[Line], *, title: str, x_label: str, ticks: Sequen
         return _svg([nothing], title=title, description="no value")
     height_of = _Scale.around(shown, log=log)
     place = {k: LEFT + (i + 0.5) * (NAMES - LEFT) / len(ticks) for i, k in enumerate(ticks)}
-    shapes = height_of.marks() + _below({_short(k): x for k, x in place.items()}, x_label, stop=NAMES)
+    shapes = height_of.marks() + _below(
+        {_short(k): x for k, x in place.items()}, x_label, stop=NAMES
+    )
     if log and min(shown) <= 0:
         shapes.append(shape("text", "0", x=LEFT - 6, y=FLOOR + 4, text_anchor="end"))
     ends = []
@@ -235,13 +282,20 @@ def line_chart(lines: Sequence[Line], *, title: str, x_label: str, ticks: Sequen
         points = [(place[x], height_of(y)) for x, y in line.points if y is not None]
         if not points:
             continue
-        dash: dict[str, str] = {"stroke_dasharray": "6 3"} if line.place >= len(LINE_COLOURS) else {}
+        dash: dict[str, str] = (
+            {"stroke_dasharray": "6 3"} if line.place >= len(LINE_COLOURS) else {}
+        )
         dash |= {"opacity": "0.4"} if line.faded else {}
         shapes.append(polyline(points, stroke=colour_of(line.place), stroke_width=2.2, **dash))
         shapes += [_marker(line.place, x, y) for x, y in points]
         ends.append((points[-1][1], points[-1][0], line.name, line.place))
-    values = [(f"{_short(x)} gives {'no value' if y is None else _short(y)}" for x, y in line.points) for line in lines]
-    described = (f"{line.name}: {', '.join(texts)}" for line, texts in zip(lines, values, strict=True))
+    values = [
+        (f"{_short(x)} gives {'no value' if y is None else _short(y)}" for x, y in line.points)
+        for line in lines
+    ]
+    described = (
+        f"{line.name}: {', '.join(texts)}" for line, texts in zip(lines, values, strict=True)
+    )
     return _svg([*shapes, *_names(ends)], title=title, description="; ".join(described))
 
 
@@ -265,7 +319,9 @@ def curve_chart(
     title: str,
     x_label: str,
 ) -> Markup:
-    """A curve of values above 0 over shares on a logarithmic scale, a limit on the shares, and points near it."""
+    """A curve of values above 0 over shares on a logarithmic scale, a limit on the shares, and
+    points near it.
+    """
     height_of = _Scale.around([*(y for _, y in curve), *(mark.y for mark in marks)], log=True)
     most = max([limit, *(x for x, _ in curve), *(mark.x for mark in marks)]) or 1.0
 
@@ -284,17 +340,28 @@ def curve_chart(
         shape("line", class_="mark", x1=here, y1=TOP - 14, x2=here, y2=FLOOR),
         shape("text", limit_text, class_="mark", x=here + 6, y=TOP - 6),
         polyline([(across(x), height_of(y)) for x, y in curve], class_="front"),
-        *(_marker(p[3], p[1], p[0], faded=mark.faded) for mark, p in zip(marks, points, strict=True)),
+        *(
+            _marker(p[3], p[1], p[0], faded=mark.faded)
+            for mark, p in zip(marks, points, strict=True)
+        ),
         *_names(points),
     ]
-    ends = f"from {_short(curve[0][1])} at {curve[0][0]:.3g} to {_short(curve[-1][1])} at {curve[-1][0]:.3g}"
+    ends = (
+        f"from {_short(curve[0][1])} at {curve[0][0]:.3g} to {_short(curve[-1][1])} at"
+        f" {curve[-1][0]:.3g}"
+    )
     described = (f"{mark.name}: {_short(mark.y)} at {mark.x:.3g}" for mark in marks)
     return _svg(shapes, title=title, description="; ".join([ends, *described]))
 
 
 def box_chart(boxes: Mapping[str, Sequence[float]], *, title: str, reference: str) -> Markup:
-    """Box plots of ratios to a reference on a logarithmic scale: smallest, quartiles and largest of each name."""
-    height_of = _Scale.around([1.0, *(value for ends in boxes.values() for value in ends)], log=True)
+    """Box plots of ratios to a reference on a logarithmic scale.
+
+    Smallest, quartiles and largest of each name.
+    """
+    height_of = _Scale.around(
+        [1.0, *(value for ends in boxes.values() for value in ends)], log=True
+    )
     room, one = (NAMES - LEFT) / len(boxes), height_of(1.0)
     shapes = [
         *height_of.marks(),
@@ -304,10 +371,25 @@ def box_chart(boxes: Mapping[str, Sequence[float]], *, title: str, reference: st
     for place, (name, ends) in enumerate(boxes.items()):
         low, first, median, third, high = (f"{height_of(value):.1f}" for value in ends)
         x, half = LEFT + (place + 0.5) * room, min(0.3 * room, 26.0)
-        box = f"M{x - half:.1f} {median}h{2 * half:.1f}V{third}h{-2 * half:.1f}V{first}h{2 * half:.1f}V{median}"
-        look = {"stroke": colour_of(place), "fill": colour_of(place), "fill_opacity": "0.25", "stroke_width": "1.4"}
-        shapes.append(shape("path", d=f"M{x:.1f} {low}V{first}M{x:.1f} {third}V{high}{box}", **look))
+        box = (
+            f"M{x - half:.1f}"
+            f" {median}h{2 * half:.1f}V{third}h{-2 * half:.1f}V{first}h{2 * half:.1f}V{median}"
+        )
+        look = {
+            "stroke": colour_of(place),
+            "fill": colour_of(place),
+            "fill_opacity": "0.25",
+            "stroke_width": "1.4",
+        }
+        shapes.append(
+            shape("path", d=f"M{x:.1f} {low}V{first}M{x:.1f} {third}V{high}{box}", **look)
+        )
         # Names alternate between two rows, so that they do not overlap.
-        shapes.append(shape("text", name, x=x, y=FLOOR + (14 if place % 2 == 0 else 26), text_anchor="middle"))
-    lines = (f"{name}: median {e[2]:.3g}, quartiles {e[1]:.3g} and {e[3]:.3g}" for name, e in boxes.items())
+        shapes.append(
+            shape("text", name, x=x, y=FLOOR + (14 if place % 2 == 0 else 26), text_anchor="middle")
+        )
+    lines = (
+        f"{name}: median {e[2]:.3g}, quartiles {e[1]:.3g} and {e[3]:.3g}"
+        for name, e in boxes.items()
+    )
     return _svg(shapes, title=title, description="; ".join(lines))

@@ -1,8 +1,8 @@
 """Pages that need nothing but themselves: style, script and data are inside.
 
-Every page and drawing is a Jinja2 template of the folder ``page``, which escapes whatever it is given, so a name from
-outside adds no markup. The content security policy forbids requests, except to a tile server that the operator chose
-and the reader switches on.
+Every page and drawing is a Jinja2 template of the folder ``page``, which escapes whatever it is
+given, so a name from outside adds no markup. The content security policy forbids requests, except
+to a tile server that the operator chose and the reader switches on.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Figure:
 
     title: str  # the caption
     note: str
-    drawings: Sequence[tuple[str, Markup]] = ()  # a name, or nothing, above each drawing, and the drawing
+    drawings: Sequence[
+        tuple[str, Markup]
+    ] = ()  # a name, or nothing, above each drawing, and the drawing
 
 
 def page(
@@ -51,8 +53,8 @@ def page(
 ) -> str:
     """Returns sections as one document; the page of a release is `flowveil.published.html.render`.
 
-    Notices are what a reader must know first: a head, and the rest. ``internal`` says why this page must not be
-    published; it is shown at the top of the screen and of every printed page.
+    Notices are what a reader must know first: a head, and the rest. ``internal`` says why this page
+    must not be published; it is shown at the top of the screen and of every printed page.
     """
     maps = [part.map_data for part in parts if part.map_data is not None]
     return str(fill("page.html", **locals() | {"map_data": maps[0] if maps else None}))
@@ -71,10 +73,19 @@ def _templates() -> Environment:
     from markupsafe import Markup
 
     made = Environment(
-        loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FunctionLoader(asset),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    # `tojson` writes <, > and & as escapes, so that nothing in a text ends the script element; what is not ASCII too.
-    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": True, "allow_nan": False}
+    # `tojson` writes <, > and & as escapes, so that nothing in a text ends the script element; what
+    # is not ASCII too.
+    made.policies["json.dumps_kwargs"] = {
+        "separators": (",", ":"),
+        "ensure_ascii": True,
+        "allow_nan": False,
+    }
     # Style and scripts of our own.
     made.globals["asset"] = lambda name: Markup(asset(name))
     made.globals["module"] = lambda folder: Markup(module(folder))
@@ -87,11 +98,29 @@ def asset(name: str) -> str:
     return (files("flowveil.published") / "page" / name).read_text(encoding="utf-8")
 
 
-#: The scripts of pages: the parts of each, every one after those that it imports, and what it exports.
+#: The scripts of pages: the parts of each, every one after those that it imports, and what it
+#: exports.
 _MODULES = {
     "flows": (
-        ("columns", "clusters", "model", "paint", "panel", "pens", "hours", "search", "take", "mount"),
-        "mountMap",
+        (
+            "columns",
+            "clusters",
+            "model",
+            "paint",
+            "panel",
+            "pens",
+            "hours",
+            "search",
+            "take",
+            "mount",
+            "estimate",
+            "question",
+            "areas",
+            "answer",
+            "viewport",
+            "page",
+        ),
+        "mountPage",
     ),
     "map": (("geometry", "scale", "colours", "context", "draw", "mount"), "mount"),
 }
@@ -103,16 +132,22 @@ _EXPORT = re.compile(r"^export (?=const |function )", re.M)
 def module(folder: str) -> str:
     """Returns a script of pages as one JavaScript module that imports nothing.
 
-    ``flows`` is the map of a release's page, ``map`` the small maps of private pages and of the workbench. A page from
-    a file cannot import, so its script has to be one text.
+    ``flows`` is the map of a release's page, ``map`` the small maps of private pages and of the
+    workbench. A page from a file cannot import, so its script has to be one text.
     """
     names, exported = _MODULES[folder]
     parts = (asset(f"{folder}/{name}.mjs") for name in names)
-    return "\n".join(_EXPORT.sub("", _IMPORT.sub("", part)) for part in parts) + f"\nexport {{ {exported} }};\n"
+    return (
+        "\n".join(_EXPORT.sub("", _IMPORT.sub("", part)) for part in parts)
+        + f"\nexport {{ {exported} }};\n"
+    )
 
 
 def frame(document: str, *, height: int = 800) -> str:
-    """A whole page inside another, as a notebook shows it: it can neither reach the notebook nor be reached."""
+    """A whole page inside another, as a notebook shows it.
+
+    It can neither reach the notebook nor be reached.
+    """
     return str(fill("frame.html", document=document, height=height))
 
 

@@ -1,9 +1,11 @@
-"""The map of a release's page as plain data: every published cell, every zone, and what lies around them.
+"""The map of a release's page as plain data.
 
-What a page draws is a pure function of the rows of ``flows.parquet`` and ``zones.parquet``, so that nothing can be read
-out of the page that is not in those files. Numbers are columns of bytes in base64, which the page reads as typed
-arrays: a page of 36,000 cells holds all of them. Coordinates are Web Mercator in whole units of a frame around the
-zones.
+Every published cell, every zone, and what lies around them.
+
+What a page draws is a pure function of the rows of ``flows.parquet`` and ``zones.parquet``, so that
+nothing can be read out of the page that is not in those files. Numbers are columns of bytes in
+base64, which the page reads as typed arrays: a page of 36,000 cells holds all of them. Coordinates
+are Web Mercator in whole units of a frame around the zones.
 """
 
 from __future__ import annotations
@@ -18,15 +20,26 @@ import pyarrow as pa
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.hierarchy import OUTSIDE
+from flowveil.core.arrays import Outlines
+from flowveil.core.hierarchy import OUTSIDE
+from flowveil.core.times import TIME, TIME_COLUMNS
+from flowveil.core.values import value_columns
 from flowveil.published import maps
 from flowveil.published.basemap_context import CREDIT, area_name, nearest_towns
-from flowveil.published.maps import ENDS, Frame, Geometries, floats, geometries, is_drawn, volume_of, zone_of_flow
+from flowveil.published.maps import (
+    ENDS,
+    Frame,
+    floats,
+    geometries,
+    is_drawn,
+    volume_of,
+    zone_of_flow,
+)
 from flowveil.published.user_outlines import Outline
-from flowveil.record_values import value_columns
-from flowveil.times import TIME, TIME_COLUMNS, Every
+from flowveil.release.facets import Facets
 
-#: A page holds at most this many cells, the largest; a larger release says on its map how many are not on the page.
+#: A page holds at most this many cells, the largest; a larger release says on its map how many are
+#: not on the page.
 MAX_CELLS = 2_000_000
 #: Corners of all outlines together; finer outlines are simplified until they fit.
 MAX_CORNERS = 400_000
@@ -39,17 +52,20 @@ _TIME_FORMS = {7: "%Y-%m", 10: "%Y-%m-%d", 16: "%Y-%m-%dT%H:%M"}
 def flow_map(
     report: Mapping[str, Any], flows: pa.Table, zones: pa.Table, *, outlines: Sequence[Outline] = ()
 ) -> dict[str, Any]:
-    """Returns what the page's script draws, from report.json, the published tables and the publisher's outlines.
+    """Returns what the page's script draws, from report.json, the published tables and the
+    publisher's outlines.
 
-    ``bases``, ``frame`` (None if no zone has a place), ``zones``, ``cells``, ``numbers`` where cells have means, totals
-    or medians, ``slices`` or ``times`` where cells differ in them, ``context``, and ``area``: what the area is called.
+    ``bases``, ``frame`` (None if no zone has a place), ``zones``, ``cells``, ``numbers`` where
+    cells have means, totals or medians, ``slices`` or ``times`` where cells differ in them,
+    ``context``, and ``area``: what the area is called.
     """
     bases = [basis for basis in maps.BASES if basis in flows.column_names]
     held = flows
     if len(flows) > MAX_CELLS:
-        held = flows.take(pa.array(np.sort(np.argsort(-flows[bases[-1]].to_numpy(), kind="stable")[:MAX_CELLS])))
-    shapes = geometries(zones)
-    frame = Frame.around_places(shapes, np.column_stack((floats(zones, "lon"), floats(zones, "lat"))))
+        held = flows.take(
+            pa.array(np.sort(np.argsort(-flows[bases[-1]].to_numpy(), kind="stable")[:MAX_CELLS]))
+        )
+    shapes, frame = geometries(zones), frame_of(zones)
     data: dict[str, Any] = {
         "bases": bases,
         "homogeneous": report["statement"]["homogeneous"],
@@ -63,20 +79,32 @@ def flow_map(
         "context": _context(zones, shapes, frame, outlines),
         "area": _area(flows, zones),
     }
-    numbers = [name for name in value_columns(report["parameters"].get("columns", {})) if name in held.column_names]
+    numbers = [
+        name
+        for name in value_columns(report["parameters"].get("columns", {}))
+        if name in held.column_names
+    ]
     if numbers:
         data["numbers"] = {name: pack(held[name].to_numpy()) for name in numbers}
     if report["statement"]["slice_columns"]:
         data["slices"] = _slices(report, held)
     elif report["parameters"].get("fold"):
         data["slices"] = _folds(report, held)
-    elif report["kind"] == "folded":
+    elif Facets.from_report(report).folds:
         data["times"] = _times(report, held)
     return data
 
 
+def frame_of(zones: pa.Table) -> Frame | None:
+    """The frame of the map; None if no zone has a place."""
+    points = np.column_stack((floats(zones, "lon"), floats(zones, "lat")))
+    return Frame.around_places(geometries(zones), points)
+
+
 def pack(values: NDArray[Any]) -> dict[str, str]:
-    """Returns a column in the smallest of u1, u2, u4, i4 and f8 that holds it exactly, little-endian, in base64."""
+    """Returns a column in the smallest of u1, u2, u4, i4 and f8 that holds it exactly,
+    little-endian, in base64.
+    """
     values = np.asarray(values)
     kind = "f8"
     if len(values) == 0:
@@ -90,7 +118,12 @@ def pack(values: NDArray[Any]) -> dict[str, str]:
     return {"type": kind, "bytes": base64.b64encode(values.astype(f"<{kind}").tobytes()).decode()}
 
 
-def _zones(zones: pa.Table, shapes: Geometries, frame: Frame | None) -> dict[str, Any]:
+def unpack(column: Mapping[str, str]) -> NDArray[Any]:
+    """Returns the values of a packed column."""
+    return np.frombuffer(base64.b64decode(column["bytes"]), dtype=f"<{column['type']}")
+
+
+def _zones(zones: pa.Table, shapes: Outlines, frame: Frame | None) -> dict[str, Any]:
     lat, lon, area = (floats(zones, name) for name in ("lat", "lon", "area_km2"))
     units = np.full((len(zones), 2), NOWHERE, dtype=np.int64)
     known = ~(np.isnan(lat) | np.isnan(lon))
@@ -118,29 +151,36 @@ def _zones(zones: pa.Table, shapes: Geometries, frame: Frame | None) -> dict[str
 def _area(flows: pa.Table, zones: pa.Table) -> str | None:
     trips = pa.array(np.maximum(flows["trips"].to_numpy(), 0))
     counted = pa.table({**{f"{end}_zone": flows[f"{end}_zone"] for end in ENDS}, "trips": trips})
-    volume = volume_of(counted, zones, "origin", "trips") + volume_of(counted, zones, "destination", "trips")
+    volume = volume_of(counted, zones, "origin", "trips") + volume_of(
+        counted, zones, "destination", "trips"
+    )
     return area_name(floats(zones, "lat"), floats(zones, "lon"), volume)
 
 
-def pack_shapes(shapes: Geometries, frame: Frame | None, *, most: int = MAX_CORNERS) -> dict[str, Any]:
+def pack_shapes(
+    shapes: Outlines, frame: Frame | None, *, most: int = MAX_CORNERS
+) -> dict[str, Any]:
     """Returns polygons and lines as bytes in base64, and the number of bytes of each.
 
-    A shape is a row of whole numbers: how many rings or lines, and for each how many corners, then x and y of the first
-    corner and the differences from corner to corner. Numbers are zigzag varints of 1 to 5 bytes; the last corner of a
-    ring, which is its first again, is not written.
+    A shape is a row of whole numbers: how many rings or lines, and for each how many corners, then
+    x and y of the first corner and the differences from corner to corner. Numbers are zigzag
+    varints of 1 to 5 bytes; the last corner of a ring, which is its first again, is not written.
     """
     there = is_drawn(shapes)
     sizes = np.zeros(len(shapes), dtype=np.int64)
     if frame is None or not there.any():
         return {"sizes": pack(sizes), "bytes": ""}
     rings, n = maps.Rings.from_shapes(shapes[there], frame, most), int(there.sum())
-    # Heads go in front of their lines: the number of corners, and in front of the first line that of the lines.
+    # Heads go in front of their lines: the number of corners, and in front of the first line that
+    # of the lines.
     line_at = 2 * (np.cumsum(rings.corners) - rings.corners)
     lines_of = np.bincount(rings.owner, minlength=n)
     shape_at = np.append(line_at, 2 * rings.corners.sum())[np.cumsum(lines_of) - lines_of]
     heads = np.concatenate((shape_at, line_at))
     values = np.insert(rings.steps.ravel(), heads, np.concatenate((lines_of, rings.corners)))
-    owners = np.insert(np.repeat(rings.owner[rings.line], 2), heads, np.concatenate((np.arange(n), rings.owner)))
+    owners = np.insert(
+        np.repeat(rings.owner[rings.line], 2), heads, np.concatenate((np.arange(n), rings.owner))
+    )
     content, length = _varints(values)
     sizes[there] = np.bincount(owners, weights=length, minlength=n).astype(np.int64)
     return {"sizes": pack(sizes), "bytes": base64.b64encode(content).decode()}
@@ -162,25 +202,18 @@ def _varints(values: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
 
 
 def _slices(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
-    """Returns which matrix each cell is in: ``keys`` of the matrices, whether each is one of the finest, and the axis.
-
-    A sum over the finest matrices counts every trip once; the others are totals of them.
-    """
+    """Returns which matrix each cell is in, the ``keys`` of the matrices, and the axis."""
     columns: Sequence[str] = report["statement"]["slice_columns"]
-    every = report["parameters"]["slices"].get("every")
     keys = [[part["slice"][name] for name in columns] for part in report["published"]["slices"]]
     number = {tuple(key): i for i, key in enumerate(keys)}
     rows = zip(*(flows[name].to_pylist() for name in columns), strict=True)
     at = list(columns).index(TIME) if TIME in columns else -1
-    length = Every.parse(every).label_length if every is not None and at >= 0 else None
-    finest = [None not in key and (length is None or len(key[at]) == length) for key in keys]
     of = pack(np.array([number[row] for row in rows], dtype=np.int64))
-    finest = finest if any(finest) else [True] * len(keys)
-    return {"columns": list(columns), "time": at, "keys": keys, "finest": finest, "of": of}
+    return {"columns": list(columns), "time": at, "keys": keys, "of": of}
 
 
 def _folds(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
-    """Returns the group and interval of each cell in the form of slices: cells share no trip, so all are finest."""
+    """Returns the group and interval of each cell in the form of slices."""
     fold = report["parameters"].get("fold") or {}
     columns = {name: flows[name].to_pylist() for name in flows.column_names if name in fold}
     trees: list[Any] = [_preorder(fold[name]) for name in columns]
@@ -192,8 +225,13 @@ def _folds(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
     number = {key: i for i, key in enumerate(sorted(set(rows)))}
     of = pack(np.array([number[row] for row in rows], dtype=np.int64))
     keys = [list(key) for key in number]
-    finest = [True] * len(keys)
-    return {"columns": list(columns), "time": -1, "keys": keys, "finest": finest, "of": of, "trees": trees}
+    return {
+        "columns": list(columns),
+        "time": -1,
+        "keys": keys,
+        "of": of,
+        "trees": trees,
+    }
 
 
 def _preorder(parents: Mapping[str, str | None]) -> list[tuple[str, str | None]]:
@@ -210,7 +248,9 @@ def _preorder(parents: Mapping[str, str | None]) -> list[tuple[str, str | None]]
 
 
 def _times(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
-    """Returns the interval of each cell, in hours since the first hour, and the labels of both ends."""
+    """Returns the interval of each cell, in hours since the first hour, and the labels of both
+    ends.
+    """
     every = report["parameters"]["slices"]["every"]
     start, stop = (flows[name].to_pylist() for name in TIME_COLUMNS)
     ends = _CLOCKS.get(every) or (min(start, default=""), max(stop, default=""))
@@ -221,8 +261,12 @@ def _times(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
         "to": ends[1],
         "hours": _hour(ends[1], every) - begin,
         "every": every,
-        "intervals": [[_hour(a, every) - begin, _hour(b, every) - begin, f"{a} to {b}"] for a, b in spans],
-        "of": pack(np.array([spans[pair] for pair in zip(start, stop, strict=True)], dtype=np.int64)),
+        "intervals": [
+            [_hour(a, every) - begin, _hour(b, every) - begin, f"{a} to {b}"] for a, b in spans
+        ],
+        "of": pack(
+            np.array([spans[pair] for pair in zip(start, stop, strict=True)], dtype=np.int64)
+        ),
     }
 
 
@@ -232,22 +276,33 @@ def _hour(text: str, every: str) -> float:
         return float(int(text[:2]))
     if every == "weekday-hour":
         return float((int(text[0]) - 1) * 24 + int(text[6:8]))
-    return (datetime.strptime(text, _TIME_FORMS[len(text)]) - datetime(1, 1, 1)).total_seconds() / 3600
+    return (
+        datetime.strptime(text, _TIME_FORMS[len(text)]) - datetime(1, 1, 1)
+    ).total_seconds() / 3600
 
 
 def _context(
-    zones: pa.Table, shapes: Geometries, frame: Frame | None, outlines: Sequence[Outline]
+    zones: pa.Table, shapes: Outlines, frame: Frame | None, outlines: Sequence[Outline]
 ) -> dict[str, Any] | None:
     """Returns water, borders, rivers and towns around the zones; None across the 180th meridian."""
     if frame is None or frame.shifted:
         return None
     around, towns = maps.surroundings(zones, shapes, frame)
-    lines = [shapely.multilinestrings([shapely.linestrings(line) for line in outline.lines]) for outline in outlines]
+    lines = [
+        (
+            shapely.multilinestrings([shapely.linestrings(line) for line in outline.lines])
+            if outline.lines
+            else None
+        )
+        for outline in outlines
+    ]
     named = []
     for outline in outlines:
         if outline.name is not None and outline.label is not None:
-            width = float(np.ptp(np.vstack(outline.lines), axis=0).max())
-            named.append((-width, outline.name, *frame.whole_units(np.array([outline.label]))[0].tolist()))
+            width = float(np.ptp(np.vstack(outline.lines), axis=0).max()) if outline.lines else 0.0
+            named.append(
+                (-width, outline.name, *frame.whole_units(np.array([outline.label]))[0].tolist())
+            )
     return {
         "water": pack_shapes(around.water, frame),
         **{name: pack_shapes(parts, frame) for name, parts in around.lines.items()},

@@ -1,7 +1,7 @@
 """The small maps of private pages and of the workbench as plain data, and what all maps share.
 
-The published page draws `flowveil.published.flow_map`. Coordinates are Web Mercator in whole units of a frame around
-the zones, as differences along each ring.
+The published page draws `flowveil.published.flow_map`. Coordinates are Web Mercator in whole units
+of a frame around the zones, as differences along each ring.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.hierarchy import Floats
+from flowveil.core.arrays import Floats, Outlines
 from flowveil.published.basemap_context import Context, context_of, world
 
 #: A small map holds at most this many zones of an end: those with the most volume.
@@ -30,34 +30,44 @@ ENDS = ("origin", "destination")
 BASES = ("trips", "weight")
 _LARGEST_LATITUDE = 85.0
 
-Geometries = NDArray[np.object_]
-
 
 @dataclass(frozen=True)
 class Frame:
-    """The place of units in the world: x grows eastwards, y southwards, both from the north-west corner."""
+    """The place of units in the world: x grows eastwards, y southwards, both from the north-west
+    corner.
+    """
 
     west: float  # the corner, in Web Mercator where the world is 0..1 in both directions
     north: float
     per_unit: float  # world width of one unit
-    # Whether western longitudes count as 180 to 360, because the map lies across the 180th meridian.
+    # Whether western longitudes count as 180 to 360, because the map lies across the 180th
+    # meridian.
     shifted: bool = False
 
     @classmethod
     def around(cls, bounds: Floats) -> Frame:
-        """The frame around boxes given as rows of west, south, east, north in degrees, none across 180 degrees."""
+        """The frame around boxes given as rows of west, south, east, north in degrees, none across
+        180 degrees.
+        """
         shifted = lies_across(bounds)
         corners = np.concatenate((bounds[:, :2], bounds[:, 2:]))
         world = _mercator(corners, shifted=shifted)
         low, high = world.min(axis=0), world.max(axis=0)
         span = max(float((high - low).max()), 1e-9)
-        return cls(west=float(low[0]), north=float(low[1]), per_unit=span / FRAME_UNITS, shifted=shifted)
+        return cls(
+            west=float(low[0]), north=float(low[1]), per_unit=span / FRAME_UNITS, shifted=shifted
+        )
 
     @classmethod
-    def around_places(cls, outlines: Geometries, points: Floats) -> Frame | None:
-        """The frame around outlines and points (longitude, latitude); None if none of them has a place."""
+    def around_places(cls, outlines: Outlines, points: Floats) -> Frame | None:
+        """The frame around outlines and points (longitude, latitude).
+
+        None if none of them has a place.
+        """
         known = points[~np.isnan(points).any(axis=1)]
-        bounds = np.concatenate((part_bounds(outlines[is_drawn(outlines)]), np.hstack((known, known))))
+        bounds = np.concatenate(
+            (part_bounds(outlines[is_drawn(outlines)]), np.hstack((known, known)))
+        )
         return cls.around(bounds) if len(bounds) else None
 
     def units(self, lon_lat: Floats) -> Floats:
@@ -74,27 +84,37 @@ class Frame:
 
 
 def lies_across(bounds: Floats) -> bool:
-    """Whether boxes are closer together if western longitudes count as 180 to 360, and none would be torn by it."""
+    """Whether boxes are closer together if western longitudes count as 180 to 360, and none would
+    be torn by it.
+    """
     west, east = bounds[:, 0], bounds[:, 2]
     # By more than rounding: west of Greenwich both are as wide, but for their last digit.
     saved = np.ptp(np.append(west, east)) - np.ptp(np.append(_eastward(west), _eastward(east)))
     return bool(saved > 1e-6 and not np.any((west < 0) & (east >= 0)))
 
 
-def part_bounds(outlines: Geometries) -> Floats:
+def part_bounds(outlines: Outlines) -> Floats:
     """The box of each part of outlines: those across 180 degrees have parts on both sides of it."""
     return np.asarray(shapely.bounds(shapely.get_parts(outlines)), dtype=np.float64).reshape(-1, 4)
 
 
 def shifted_eastward(zones: pa.Table) -> pa.Table:
-    """Zones with longitudes from 0 to 360 where the map lies across 180 degrees; otherwise the same."""
+    """Zones with longitudes from 0 to 360 where the map lies across 180 degrees.
+
+    Otherwise the same.
+    """
     outlines = geometries(zones)
     if len(zones) == 0 or not lies_across(part_bounds(outlines)):
         return zones
     moved = shapely.transform(outlines, lambda xy: np.column_stack((_eastward(xy[:, 0]), xy[:, 1])))
-    joined = shapely.to_wkb(np.array([None if s is None else shapely.union_all(shapely.get_parts(s)) for s in moved]))
+    joined = shapely.to_wkb(
+        np.array([None if s is None else shapely.union_all(shapely.get_parts(s)) for s in moved])
+    )
     lon = _eastward(zones["lon"].to_numpy(zero_copy_only=False).astype(np.float64))
-    for name, values in (("geometry", pa.array(joined.tolist(), pa.binary())), ("lon", pa.array(lon))):
+    for name, values in (
+        ("geometry", pa.array(joined.tolist(), pa.binary())),
+        ("lon", pa.array(lon)),
+    ):
         zones = zones.set_column(zones.schema.get_field_index(name), name, values)
     return zones
 
@@ -113,19 +133,24 @@ def _mercator(lon_lat: Floats, *, shifted: bool) -> Floats:
 def map_of_release(
     flows: pa.Table, zones: pa.Table, *, basis: str = "trips", frame: Frame | None = None
 ) -> dict[str, Any]:
-    """Returns two layers of a small map: the zones of each end with their volume (``basis``) per km².
+    """Returns two layers of a small map: the zones of each end with their volume (``basis``) per
+    km².
 
-    A given frame is that of other maps; zones may reach beyond it. The result has ``frame`` (None if no zone has a
-    place), ``context``, ``shapes`` and ``layers`` by end.
+    A given frame is that of other maps; zones may reach beyond it. The result has ``frame`` (None
+    if no zone has a place), ``context``, ``shapes`` and ``layers`` by end.
     """
     tables = [largest_zones(flows, zones, end, basis) for end in ENDS]
-    layers = {end: zone_layer(flows, table, end, basis) for end, table in zip(ENDS, tables, strict=True)}
+    layers = {
+        end: zone_layer(flows, table, end, basis) for end, table in zip(ENDS, tables, strict=True)
+    }
     frame, shapes = place_layers(layers, [geometries(table) for table in tables], frame=frame)
     drawn = None if frame is None else frame.to_dict()
     return {"context": around(tables, frame), "frame": drawn, "shapes": shapes, "layers": layers}
 
 
-def largest_zones(flows: pa.Table, zones: pa.Table, end: str, basis: str, *, most: int = MAX_ZONES) -> pa.Table:
+def largest_zones(
+    flows: pa.Table, zones: pa.Table, end: str, basis: str, *, most: int = MAX_ZONES
+) -> pa.Table:
     """Returns the zones of an end with the most volume: large areas first, below smaller ones."""
     listed = zones_of(zones, end)
     kept = np.sort(np.argsort(-volume_of(flows, listed, end, basis), kind="stable")[:most])
@@ -147,25 +172,42 @@ def floats(table: pa.Table, name: str) -> Floats:
     return np.asarray(table[name].to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def surroundings(zones: pa.Table, shapes: Geometries, frame: Frame) -> tuple[Context, list[list[Any]]]:
-    """Returns what lies around zones, and its towns as name, x and y in units of the frame, the largest first."""
+def surroundings(
+    zones: pa.Table, shapes: Outlines, frame: Frame
+) -> tuple[Context, list[list[Any]]]:
+    """Returns what lies around zones, and its towns as name, x and y in units of the frame, the
+    largest first.
+    """
     lon, lat = floats(zones, "lon"), floats(zones, "lat")
     corners = np.vstack((shapely.bounds(shapes), np.column_stack((lon, lat, lon, lat))))
-    found, here = context_of(np.append(np.nanmin(corners[:, :2], axis=0), np.nanmax(corners[:, 2:], axis=0))), world()
-    units = frame.whole_units(np.column_stack((here.lon[found.towns], here.lat[found.towns]))).tolist()
+    found, here = (
+        context_of(np.append(np.nanmin(corners[:, :2], axis=0), np.nanmax(corners[:, 2:], axis=0))),
+        world(),
+    )
+    units = frame.whole_units(
+        np.column_stack((here.lon[found.towns], here.lat[found.towns]))
+    ).tolist()
     return found, [[here.names[i], *xy] for i, xy in zip(found.towns.tolist(), units, strict=True)]
 
 
 def around(tables: Sequence[pa.Table], frame: Frame | None) -> dict[str, Any] | None:
-    """Returns coasts, borders and towns around the zones of these tables; None across the 180th meridian."""
+    """Returns coasts, borders and towns around the zones of these tables.
+
+    None across the 180th meridian.
+    """
     if frame is None or frame.shifted:
         return None
     zones = pa.concat_tables([table.select(["lat", "lon", "geometry"]) for table in tables])
     found, towns = surroundings(zones, geometries(zones), frame)
-    lines = shapely.get_parts(np.concatenate((shapely.boundary(found.water), found.lines["borders"])))
+    lines = shapely.get_parts(
+        np.concatenate((shapely.boundary(found.water), found.lines["borders"]))
+    )
     units = [frame.whole_units(shapely.get_coordinates(line)) for line in lines]
     # The first point of a line, then differences.
-    steps = [np.diff(line, axis=0, prepend=np.zeros((1, 2), dtype=np.int64)).ravel().tolist() for line in units]
+    steps = [
+        np.diff(line, axis=0, prepend=np.zeros((1, 2), dtype=np.int64)).ravel().tolist()
+        for line in units
+    ]
     return {"lines": steps, "towns": towns}
 
 
@@ -188,29 +230,41 @@ def zone_of_flow(flows: pa.Table, zones: pa.Table, end: str) -> NDArray[np.int64
 def volume_of(flows: pa.Table, zones: pa.Table, end: str, basis: str) -> Floats:
     """What starts, or ends, in each zone."""
     at, weights = zone_of_flow(flows, zones, end), flows[basis].to_numpy().astype(np.float64)
-    return np.bincount(at[at >= 0], weights=weights[at >= 0], minlength=len(zones)).astype(np.float64)
+    return np.bincount(at[at >= 0], weights=weights[at >= 0], minlength=len(zones)).astype(
+        np.float64
+    )
 
 
-def geometries(table: pa.Table) -> Geometries:
+def geometries(table: pa.Table) -> Outlines:
     """The outlines of zones."""
-    return np.asarray(shapely.from_wkb(table["geometry"].to_numpy(zero_copy_only=False)), dtype=object)
+    return np.asarray(
+        shapely.from_wkb(table["geometry"].to_numpy(zero_copy_only=False)), dtype=object
+    )
 
 
-def is_drawn(shapes: Geometries) -> NDArray[np.bool_]:
+def is_drawn(shapes: Outlines) -> NDArray[np.bool_]:
     """Which outlines have a place."""
     return ~np.asarray(shapely.is_missing(shapes) | shapely.is_empty(shapes), dtype=np.bool_)
 
 
 def place_layers(
-    layers: dict[str, Any], outlines: list[Geometries], *, frame: Frame | None = None
+    layers: dict[str, Any], outlines: list[Outlines], *, frame: Frame | None = None
 ) -> tuple[Frame | None, list[list[list[int]]]]:
-    """Replaces degrees by units and outlines by numbers of shapes, each held once; what has no place has no units."""
+    """Replaces degrees by units and outlines by numbers of shapes, each held once.
+
+    What has no place has no units.
+    """
     whole = np.concatenate(outlines)
     has_shape = is_drawn(whole)
-    points = [np.column_stack([np.array(layer.pop(n), float) for n in ("lon", "lat")]) for layer in layers.values()]
+    points = [
+        np.column_stack([np.array(layer.pop(n), float) for n in ("lon", "lat")])
+        for layer in layers.values()
+    ]
     own = Frame.around_places(whole, np.concatenate(points))
     frame = None if own is None else frame or own
-    first, number = np.unique(shapely.to_wkb(whole[has_shape]), return_index=True, return_inverse=True)[1:]
+    first, number = np.unique(
+        shapely.to_wkb(whole[has_shape]), return_index=True, return_inverse=True
+    )[1:]
     shape_of = np.full(len(whole), -1, dtype=np.int64)
     shape_of[has_shape] = number
     parts = np.split(shape_of, np.cumsum([len(center) for center in points])[:-1])
@@ -221,7 +275,10 @@ def place_layers(
 
 
 def units_of(centers: Floats, frame: Frame | None) -> tuple[list[int | None], list[int | None]]:
-    """Points in degrees, longitude first, as whole units of a frame; None where a point is not known."""
+    """Points in degrees, longitude first, as whole units of a frame.
+
+    None where a point is not known.
+    """
     known = ~np.isnan(centers).any(axis=1)
     units = np.full(centers.shape, None, dtype=object)
     if frame is not None:
@@ -234,12 +291,16 @@ class Rings:
     """Rings and lines of shapes in whole units of a frame, in the order of the shapes."""
 
     owner: NDArray[np.int64]  # the shape of each line
-    corners: NDArray[np.int64]  # how many corners each line has; the last of a ring, its first again, is not counted
-    steps: NDArray[np.int64]  # x and y of the first corner of each line, then differences from corner to corner
+    corners: NDArray[
+        np.int64
+    ]  # how many corners each line has; the last of a ring, its first again, is not counted
+    steps: NDArray[
+        np.int64
+    ]  # x and y of the first corner of each line, then differences from corner to corner
     line: NDArray[np.int64]  # the line of each step
 
     @classmethod
-    def from_shapes(cls, shapes: Geometries, frame: Frame, most: int) -> Rings:
+    def from_shapes(cls, shapes: Outlines, frame: Frame, most: int) -> Rings:
         """Outlines with more than that many points are simplified until they fit."""
         fitted = np.asarray(shapely.transform(shapes, frame.units), dtype=object)
         tolerance = 0.5
@@ -262,16 +323,25 @@ class Rings:
         closed = np.asarray(shapely.get_type_id(lines) == 2, dtype=np.bool_)
         last = np.append(first[1:], True)
         kept = first | (steps.any(axis=1) & ~(last & closed[line]))
-        return cls(owner[order], np.bincount(line[kept], minlength=len(lines)), steps[kept], line[kept])
+        return cls(
+            owner[order], np.bincount(line[kept], minlength=len(lines)), steps[kept], line[kept]
+        )
 
 
-def encode_shapes(outlines: Geometries, frame: Frame, *, most: int = MAX_POINTS) -> list[list[list[int]]]:
-    """Outlines as lists of rings; a ring is x, y of its first point, then differences from point to point."""
+def encode_shapes(
+    outlines: Outlines, frame: Frame, *, most: int = MAX_POINTS
+) -> list[list[list[int]]]:
+    """Outlines as lists of rings.
+
+    A ring is x, y of its first point, then differences from point to point.
+    """
     shapes: list[list[list[int]]] = [[] for _ in range(len(outlines))]
     rings = Rings.from_shapes(outlines, frame, most)
     numbers: list[int] = rings.steps.ravel().tolist()
     start = 0
-    for stop, shape in zip((2 * np.cumsum(rings.corners)).tolist(), rings.owner.tolist(), strict=True):
+    for stop, shape in zip(
+        (2 * np.cumsum(rings.corners)).tolist(), rings.owner.tolist(), strict=True
+    ):
         shapes[shape].append(numbers[start:stop])
         start = stop
     return shapes
@@ -280,13 +350,29 @@ def encode_shapes(outlines: Geometries, frame: Frame, *, most: int = MAX_POINTS)
 def look(end: str, word: str, *, scale: str) -> dict[str, Any]:
     """How a layer that shows one value of every area is drawn and named."""
     title = word[:1].upper() + word[1:]
-    return {"title": title, "label": f"{end}s", "word": word, "hue": end, "scale": scale, "fixed": True}
+    return {
+        "title": title,
+        "label": f"{end}s",
+        "word": word,
+        "hue": end,
+        "scale": scale,
+        "fixed": True,
+    }
 
 
 def further_layer(
-    data: dict[str, Any], *, code: list[str], lat: Floats, lon: Floats, outlines: Geometries, values: Floats
+    data: dict[str, Any],
+    *,
+    code: list[str],
+    lat: Floats,
+    lon: Floats,
+    outlines: Outlines,
+    values: Floats,
 ) -> dict[str, Any]:
-    """Areas that are not zones of the release, in the frame of its maps; their shapes are added to the data."""
+    """Areas that are not zones of the release, in the frame of its maps.
+
+    Their shapes are added to the data.
+    """
     frame = Frame(data["frame"]["west"], data["frame"]["north"], data["frame"]["perUnit"])
     has_shape = is_drawn(outlines)
     shape = np.full(len(outlines), -1, dtype=np.int64)

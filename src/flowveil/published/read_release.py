@@ -1,24 +1,20 @@
-"""A published release, read back: for notebooks, and as the public inputs that make the folder again."""
+"""A published release, read back as the public inputs that make the folder again, and as tables."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
-from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from flowveil.errors import MissingExtraError, ParameterError
-from flowveil.paths import open_regular
-from flowveil.published import document
+from flowveil.core.errors import MissingExtraError, ParameterError
+from flowveil.core.values import value_columns
 from flowveil.published.exports import lines
 from flowveil.published.maps import geometries
 from flowveil.published.user_outlines import CONTEXT
-from flowveil.record_values import value_columns
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.statement import Published, Statement
+from flowveil.system.paths import open_regular
 from flowveil.zoning.files import ZoneMap
 from flowveil.zoning.halves import halved_map
 from flowveil.zoning.outside import with_outside
@@ -35,50 +31,11 @@ _CELL_TYPES = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class PublishedFolder:
-    """What a release folder holds."""
-
-    path: Path  # the folder
-    flows: pa.Table  # the cells, as in flows.parquet
-    zones: pa.Table  # the zones, as in zones.parquet
-    report: dict[str, Any]  # the content of report.json
-
-    def zones_frame(self) -> Any:
-        """Returns the zones as a GeoDataFrame in degrees; see `to_frame`."""
-        return to_frame(self, "zones", "geopandas")
-
-    def flows_frame(self) -> Any:
-        """Returns the cells as a GeoDataFrame of lines between the centres of their zones."""
-        return to_frame(self, "flows", "geopandas")
-
-    def derive(self, out: str | PathLike[str] | None = None, **how: Any) -> Any:
-        """Computes another table from this release; see `flowveil.derive`."""
-        make: Any = import_module("flowveil.api").derive
-        return make(self.path, out, **how)
-
-    def picture(self, path: str | PathLike[str], **style: Any) -> Path:
-        """Draws a map into a PNG, SVG or PDF file; see `flowveil.picture`."""
-        draw: Any = import_module("flowveil.api").picture
-        return Path(draw(self.path, path, **style))
-
-    @property
-    def map(self) -> str:
-        """The page of the release with its maps, as HTML for a notebook."""
-        return document.frame((self.path / "report.html").read_text(encoding="utf-8"))
-
-    def _repr_html_(self) -> str:
-        return self.map
-
-
-def read_release(folder: str | PathLike[str]) -> PublishedFolder:
-    """Reads a published folder; nothing is verified. Raises DataError if it is not a release that can be read."""
-    files = ReleaseFolder(Path(folder))
-    return PublishedFolder(Path(folder), files.flows, files.zones, files.report)
-
-
 def map_of_statement(statement: Statement, zones: ZoneMap | None) -> PublicMap | None:
-    """Returns the map that a release was drawn on, from the operator's map where it has one; None if it has no map."""
+    """Returns the map that a release was drawn on, from the operator's map where it has one.
+
+    None if it has no map.
+    """
     parameters = statement.parameters
     if statement.boxes is not None:
         return BoxMap()
@@ -86,7 +43,9 @@ def map_of_statement(statement: Statement, zones: ZoneMap | None) -> PublicMap |
         return H3Map(parameters["resolution"])
     if zones is None:
         if parameters.get("zones"):
-            raise ParameterError("The release is on a map of its operator. Hint: give the map with --zones.")
+            raise ParameterError(
+                "The release is on a map of its operator. Hint: give the map with --zones."
+            )
         return None
     tree = with_outside(zones.hierarchy) if parameters.get("outside") == "keep" else zones.hierarchy
     return TreeMap(halved_map(tree) if parameters.get("hierarchy") == "halves" else tree)
@@ -102,18 +61,29 @@ def read_published(release: ReleaseFolder, given: PublicMap | None) -> Published
                 outlines = file.read().decode("utf-8")
         except (OSError, UnicodeDecodeError):
             raise ParameterError(f"{CONTEXT} is missing or cannot be read.") from None
-    return None if given is None else Published(_plain_cells(release.flows, statement), statement, given, outlines)
+    return (
+        None
+        if given is None
+        else Published(_plain_cells(release.flows, statement), statement, given, outlines)
+    )
 
 
 def _plain_cells(found: pa.Table, statement: Statement) -> pa.Table:
-    """Returns the cells with the types of a release and without metadata, in which something could be hidden."""
-    known = {**_CELL_TYPES, **dict.fromkeys(value_columns(statement.parameters.get("columns", {})), pa.float64())}
+    """Returns the cells with the types of a release and without metadata, in which something could
+    be hidden.
+    """
+    known = {
+        **_CELL_TYPES,
+        **dict.fromkeys(value_columns(statement.parameters.get("columns", {})), pa.float64()),
+    }
     types = {name: known.get(name, pa.string()) for name in found.column_names}
     if "trips" in types and pa.types.is_floating(found.schema.field("trips").type):
         types["trips"] = pa.float64()
     extra = set(types) - set(known) - {*statement.slice_columns, *statement.fold_columns}
     if extra:
-        raise ParameterError(f"flows.parquet has {len(extra)} columns that no release of this kind has.")
+        raise ParameterError(
+            f"flows.parquet has {len(extra)} columns that no release of this kind has."
+        )
     return found.cast(pa.schema(list(types.items()))).replace_schema_metadata(None)
 
 
@@ -123,8 +93,9 @@ TABLES = ("flows", "zones")
 def to_frame(content: Any, table: str, library: str) -> Any:
     """Returns the table ``flows`` or ``zones`` of a release as one of pandas, polars or geopandas.
 
-    That of geopandas has outlines of zones, or lines from centre to centre, in longitude and latitude (EPSG:4326).
-    Raises ParameterError for another table or zones without a place, MissingExtraError for a missing library.
+    That of geopandas has outlines of zones, or lines from centre to centre, in longitude and
+    latitude (EPSG:4326). Raises ParameterError for another table or zones without a place,
+    MissingExtraError for a missing library.
     """
     if table not in TABLES:
         raise ParameterError(f"A release has the tables {' and '.join(TABLES)}; found {table!r}.")
@@ -132,13 +103,17 @@ def to_frame(content: Any, table: str, library: str) -> Any:
     try:
         loaded = import_module(library)
     except ImportError:
-        raise MissingExtraError(f"{library} is not installed. Hint: pip install {library}.") from None
+        raise MissingExtraError(
+            f"{library} is not installed. Hint: pip install {library}."
+        ) from None
     if library == "polars":
         return loaded.from_arrow(published)
     if library == "pandas":
         return published.to_pandas()
     if content.zones["lat"].null_count == len(content.zones):
-        raise ParameterError("The zones of this release have no place on a map. Hint: to_pandas() does without.")
+        raise ParameterError(
+            "The zones of this release have no place on a map. Hint: to_pandas() does without."
+        )
     if table == "zones":
         shapes = geometries(published)
         published = published.drop_columns(["geometry"])

@@ -1,7 +1,8 @@
-"""A published release as a matrix between a reader's areas: H3 cells, tiles of the release's map, or polygons.
+"""A published release as a matrix between a reader's areas: H3 cells, tiles of the release's map,
+or polygons.
 
-A pure function of published tables, the areas, and public weights that the reader brings. Written as Parquet, CSV, OMX
-or GeoPackage.
+A pure function of published tables, the areas, and public weights that the reader brings. Written
+as Parquet, CSV, OMX or GeoPackage.
 """
 
 from __future__ import annotations
@@ -21,10 +22,17 @@ import pyarrow.parquet as pq
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.errors import ParameterError
-from flowveil.hierarchy import OUTSIDE
-from flowveil.output import check_file, write_files
-from flowveil.published.disaggregation import LOWER, UPPER, VOLUMES, calibrated, disaggregate, rounded, with_columns
+from flowveil.core.errors import ParameterError
+from flowveil.core.hierarchy import OUTSIDE
+from flowveil.published.disaggregation import (
+    LOWER,
+    UPPER,
+    VOLUMES,
+    calibrated,
+    disaggregate,
+    rounded,
+    with_columns,
+)
 from flowveil.published.geopackage import as_multi, write_geopackage
 from flowveil.published.maps import ENDS, zone_of_flow, zones_of
 from flowveil.published.matrices import ESTIMATED, check_omx, write_omx
@@ -41,10 +49,12 @@ from flowveil.published.zone_overlaps import (
     outline_overlap,
     population_measure,
 )
+from flowveil.release.facets import Facets
+from flowveil.system.output import check_file, write_files
 from flowveil.zoning.public_map import H3Map, TreeMap
 
 if TYPE_CHECKING:
-    from flowveil.hierarchy import Hierarchy
+    from flowveil.core.hierarchy import Hierarchy
     from flowveil.release.statement import Published
     from flowveil.zoning.files import ZoneMap
 
@@ -60,14 +70,18 @@ MOST_ROWS_OF_TABLES = 3_000_000
 class Wishes:
     """What a reader asks of an estimate."""
 
-    # Points with inhabitants (``lat``, ``lon``, ``population``), or ``zone`` and ``population`` for the tiles of the
-    # release's map: trips start and end where people are.
+    # Points with inhabitants (``lat``, ``lon``, ``population``), or ``zone`` and ``population`` for
+    # the tiles of the release's map: trips start and end where people are.
     population: pa.Table | None = None
-    land: NDArray[np.object_] | None = None  # polygons in degrees outside of which no trip starts or ends
+    land: NDArray[np.object_] | None = (
+        None  # polygons in degrees outside of which no trip starts or ends
+    )
     decay: bool = True  # whether trips get rarer with distance as the published cells show
     whole: bool = False  # whole trips, totals kept
     bounds: bool = False  # also the trips that cells prove, and the most that they allow
-    per: Literal["day"] | None = None  # ``day``: the mean of a day of the period that the release declares
+    per: Literal["day"] | None = (
+        None  # ``day``: the mean of a day of the period that the release declares
+    )
     totals: pa.Table | None = None  # known totals: ``area``, ``origins``, ``destinations``
 
     def measure(self) -> Measure | None:
@@ -92,11 +106,14 @@ class Wishes:
 def _numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
     if name not in table.column_names:
         raise ParameterError(
-            f"The population has no column '{name}'; needed are lat, lon and population, or zone and population."
+            f"The population has no column '{name}'; needed are lat, lon and population, or zone"
+            " and population."
         )
     values: NDArray[np.float64] = table[name].cast(pa.float64()).to_numpy()
     if not np.all(np.isfinite(values)) or (name == "population" and np.any(values < 0)):
-        raise ParameterError(f"The population's column '{name}' must hold numbers (of inhabitants at least 0).")
+        raise ParameterError(
+            f"The population's column '{name}' must hold numbers (of inhabitants at least 0)."
+        )
     return values
 
 
@@ -109,18 +126,27 @@ def reconstruct_tables(
     lookup: pa.Table | None = None,
     wishes: Wishes | None = None,
 ) -> pa.Table:
-    """Returns the estimated flows of a published release between areas, sorted; ParameterError if they do not fit.
+    """Returns the estimated flows of a published release between areas, sorted.
 
-    ``areas`` are an H3 resolution, the release's own map, or any map with outlines; ``lookup`` lists the tiles of the
-    release's map in each zone, where it has one. Columns: ``origin``, ``destination``, slice columns, ``trips`` and,
-    where known, ``weight``.
+    ParameterError if they do not fit.
+
+    ``areas`` are an H3 resolution, the release's own map, or any map with outlines; ``lookup``
+    lists the tiles of the release's map in each zone, where it has one. Columns: ``origin``,
+    ``destination``, slice columns, ``trips`` and, where known, ``weight``.
     """
     asked = wishes or Wishes()
     ends = [_overlap(zones, report, areas, end, lookup, asked) for end in ENDS]
     columns = tuple(report["statement"]["slice_columns"])
     if columns and asked.totals is not None:
         raise ParameterError("Known totals are for one matrix, and this release has slices.")
-    table = _each_slice(flows, ends, columns, decay=asked.decay, bounds=asked.bounds, folded=report["kind"] == "folded")
+    table = _each_slice(
+        flows,
+        ends,
+        columns,
+        decay=asked.decay,
+        bounds=asked.bounds,
+        folded=Facets.from_report(report).folds,
+    )
     if asked.per == "day":
         table = _per_day(table, report)
     if columns:
@@ -132,7 +158,9 @@ def reconstruct_tables(
     return (rounded(table, keys=columns) if asked.whole else table).combine_chunks()
 
 
-def _each_slice(flows: pa.Table, ends: Sequence[Overlap], columns: Sequence[str], **how: Any) -> pa.Table:
+def _each_slice(
+    flows: pa.Table, ends: Sequence[Overlap], columns: Sequence[str], **how: Any
+) -> pa.Table:
     """The estimate of each slice, all between the same areas."""
     bounds, tables = how.pop("bounds", False), []
     for key, cells in split_slices(flows, columns):
@@ -144,28 +172,44 @@ def _each_slice(flows: pa.Table, ends: Sequence[Overlap], columns: Sequence[str]
 
 
 def _overlap(
-    zones: pa.Table, report: Mapping[str, Any], areas: int | ZoneMap, end: str, lookup: pa.Table | None, asked: Wishes
+    zones: pa.Table,
+    report: Mapping[str, Any],
+    areas: int | ZoneMap,
+    end: str,
+    lookup: pa.Table | None,
+    asked: Wishes,
 ) -> Overlap:
     measure = asked.measure()
     resolution = report["parameters"].get("resolution")
-    boxed = report["kind"] == "boxed"
+    boxed = Facets.from_report(report).has_boxes
     if isinstance(areas, int):
         if boxed and 0 <= areas <= 15:
             return outline_overlap(zones, end, *hexagons_around(zones, areas), measure=measure)
         if resolution is None or not 0 <= areas <= resolution:
             raise ParameterError(
                 "A number is an H3 resolution, from 0 to that of the release's tiles"
-                + (", but this release is on the operator's map. Hint: name the map." if resolution is None else ".")
+                + (
+                    ", but this release is on the operator's map. Hint: name the map."
+                    if resolution is None
+                    else "."
+                )
             )
         return h3_overlap(zones, end, level=areas, resolution=resolution, measure=measure)
     tree = areas.hierarchy
     codes = areas.tile_codes.astype(np.str_)
-    if lookup is not None and not boxed and set(lookup["tile"].to_pylist()) <= {*codes.tolist(), OUTSIDE}:
-        return map_overlap(zones, lookup, end, places=_tile_centers(tree, codes), worth=asked.by_tile())
+    if (
+        lookup is not None
+        and not boxed
+        and set(lookup["tile"].to_pylist()) <= {*codes.tolist(), OUTSIDE}
+    ):
+        return map_overlap(
+            zones, lookup, end, places=_tile_centers(tree, codes), worth=asked.by_tile()
+        )
     if areas.outlines is None:
         raise ParameterError(
-            "The release has tiles that this map does not have, and the map has no outlines to lay over its zones. "
-            "Hint: name the map that the release was made on, with the same columns, or polygons."
+            "The release has tiles that this map does not have, and the map has no outlines to lay"
+            " over its zones. Hint: name the map that the release was made on, with the same"
+            " columns, or polygons."
         )
     return outline_overlap(zones, end, codes, areas.outlines, measure=measure)
 
@@ -183,7 +227,11 @@ def outline_of(areas: int | ZoneMap) -> Callable[[str], Any]:
 def _tile_centers(tree: Hierarchy, codes: NDArray[np.str_]) -> dict[str, tuple[float, float]]:
     """Latitude and longitude of the tiles of a map, by code; empty if it has no places."""
     centers = None if tree.geography is None else tree.geography.centers(tree.leaf_node)
-    return {} if centers is None else dict(zip(codes.tolist(), zip(*centers, strict=True), strict=True))
+    return (
+        {}
+        if centers is None
+        else dict(zip(codes.tolist(), zip(*centers, strict=True), strict=True))
+    )
 
 
 def _per_day(table: pa.Table, report: Mapping[str, Any]) -> pa.Table:
@@ -193,7 +241,8 @@ def _per_day(table: pa.Table, report: Mapping[str, Any]) -> pa.Table:
         first, last = (date.fromisoformat(day) for day in period.split("/"))
     except ValueError:
         raise ParameterError(
-            "The release does not declare its period as first and last day, so there is no mean of a day."
+            "The release does not declare its period as first and last day, so there is no mean of"
+            " a day."
         ) from None
     days = (last - first).days + 1
     counts = [name for name in (*VOLUMES, LOWER, UPPER) if name in table.column_names]
@@ -201,12 +250,14 @@ def _per_day(table: pa.Table, report: Mapping[str, Any]) -> pa.Table:
 
 
 def estimate_tables(published: Published, zones: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Returns the estimate for each matrix of a release between areas of one size, in the form of published tables.
+    """Returns the estimate for each matrix of a release between areas of one size, in the form of
+    published tables.
 
-    Areas are the tiles of the operator's map, or H3 cells of the resolution that half of the trips' ends are known
-    at, or of a coarser one where that would be too many. The first table has ``origin_zone``, ``destination_zone``,
-    ``estimate``, where known ``estimate_weight``, and slice columns; the second the areas, as ``zone`` and where the
-    map has names ``name``. In single precision, so that bytes do not depend on the machine.
+    Areas are the tiles of the operator's map, or H3 cells of the resolution that half of the trips'
+    ends are known at, or of a coarser one where that would be too many. The first table has
+    ``origin_zone``, ``destination_zone``, ``estimate``, where known ``estimate_weight``, and slice
+    columns; the second the areas, as ``zone`` and where the map has names ``name``. In single
+    precision, so that bytes do not depend on the machine.
     """
     table, names = None, None
     columns = published.statement.slice_columns
@@ -214,7 +265,11 @@ def estimate_tables(published: Published, zones: pa.Table) -> tuple[pa.Table, pa
         tree, lookup = published.map.tree, lookup_table(published, zones)
         assert lookup is not None
         codes = tree.code_text(tree.leaf_node)
-        names = None if tree.names is None else dict(zip(codes, tree.names[tree.leaf_node], strict=True))
+        names = (
+            None
+            if tree.names is None
+            else dict(zip(codes, tree.names[tree.leaf_node], strict=True))
+        )
         places = _tile_centers(tree, codes)
         ends = [map_overlap(zones, lookup, end, places=places, worth=None) for end in ENDS]
         table = _each_slice(published.cells, ends, columns, most_rows=MOST_ROWS_OF_TABLES)
@@ -231,15 +286,19 @@ def estimate_tables(published: Published, zones: pa.Table) -> tuple[pa.Table, pa
     areas = sorted({*table["origin_zone"].to_pylist(), *table["destination_zone"].to_pylist()})
     if len(areas) > MOST_AREAS_OF_TABLES:
         raise ParameterError(
-            f"An OMX matrix is square; allowed are {MOST_AREAS_OF_TABLES:,} areas. Hint: --method twincut, another "
-            "format, or flowveil reconstruct with larger areas."
+            f"An OMX matrix is square; allowed are {MOST_AREAS_OF_TABLES:,} areas. Hint: --method"
+            " twincut, another format, or flowveil reconstruct with larger areas."
         )
     named_areas = {} if names is None else {"name": [names.get(area) or None for area in areas]}
     return table, pa.table({"zone": areas, **named_areas})
 
 
-def _between_hexagons(flows: pa.Table, zones: pa.Table, resolution: int, columns: Sequence[str]) -> pa.Table | None:
-    """The estimate between H3 cells of the finest resolution, up to the typical one, that is not too fine."""
+def _between_hexagons(
+    flows: pa.Table, zones: pa.Table, resolution: int, columns: Sequence[str]
+) -> pa.Table | None:
+    """The estimate between H3 cells of the finest resolution, up to the typical one, that is not
+    too fine.
+    """
     for level in range(min(_typical_level(flows, zones), resolution), -1, -1):
         ends = [h3_overlap(zones, end, level=level, resolution=resolution) for end in ENDS]
         if max(len(end.codes) for end in ends) > MOST_AREAS_OF_TABLES:
@@ -250,7 +309,10 @@ def _between_hexagons(flows: pa.Table, zones: pa.Table, resolution: int, columns
 
 
 def _typical_level(flows: pa.Table, zones: pa.Table) -> int:
-    """The level that half of the ends of trips are known at: they are in zones of this level or a finer one."""
+    """The level that half of the ends of trips are known at.
+
+    They are in zones of this level or a finer one.
+    """
     levels, volumes = [], []
     for end in ENDS:
         listed = zones_of(zones, end)
@@ -262,19 +324,28 @@ def _typical_level(flows: pa.Table, zones: pa.Table) -> int:
 
 
 def check_out(path: str | PathLike[str]) -> None:
-    """Refuses a file of no format (ParameterError), or that cannot be written (OutputError), before any work."""
+    """Refuses a file of no format (ParameterError), or that cannot be written (OutputError), before
+    any work.
+    """
     if Path(path).suffix.lower() not in SUFFIXES:
-        raise ParameterError(f"The table must be {', '.join(SUFFIXES)}; found '{Path(path).suffix}'.")
+        raise ParameterError(
+            f"The table must be {', '.join(SUFFIXES)}; found '{Path(path).suffix}'."
+        )
     check_file(path)
 
 
 def write_reconstructed(
-    table: pa.Table, path: str | PathLike[str], *, slice_columns: Sequence[str], outline: Callable[[str], Any]
+    table: pa.Table,
+    path: str | PathLike[str],
+    *,
+    slice_columns: Sequence[str],
+    outline: Callable[[str], Any],
 ) -> None:
     """Writes a table of estimated flows; the suffix of the file is the format.
 
-    Every format says that values are estimates: a column ``kind``, or in OMX the names of the matrices, ``estimate``
-    and ``estimate_weight``. ``outline`` returns the outline of an area for a GeoPackage; None where it has none.
+    Every format says that values are estimates: a column ``kind``, or in OMX the names of the
+    matrices, ``estimate`` and ``estimate_weight``. ``outline`` returns the outline of an area for a
+    GeoPackage; None where it has none.
     """
     kind = Path(path).suffix.lower()
     if kind == ".omx":
@@ -295,10 +366,14 @@ def _areas(table: pa.Table) -> list[str]:
 
 
 def _write_geopackage(table: pa.Table, place: Path, outline: Callable[[str], Any]) -> None:
-    """The areas with their estimated starts and ends, and the flows as lines between their centres."""
+    """The areas with their estimated starts and ends, and the flows as lines between their
+    centres.
+    """
     shapes = {code: shape for code in _areas(table) if (shape := outline(code)) is not None}
     codes, trips = pa.array(list(shapes), pa.string()), table["trips"].to_numpy()
-    start, stop = (pc.index_in(table[end], value_set=codes).fill_null(-1).to_numpy() for end in ENDS)
+    start, stop = (
+        pc.index_in(table[end], value_set=codes).fill_null(-1).to_numpy() for end in ENDS
+    )
     starts, ends = (np.bincount(at[at >= 0], trips[at >= 0], len(codes)) for at in (start, stop))
     areas = pa.table({"area": codes, "starts": starts, "ends": ends})
     drawn = np.flatnonzero((start >= 0) & (stop >= 0))

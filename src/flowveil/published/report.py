@@ -1,4 +1,6 @@
-"""report.json and manifest.json: the statement, and figures that follow from the published tables."""
+"""report.json and manifest.json: the statement, and figures that follow from the published
+tables.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,21 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil import __version__
-from flowveil.output import RELEASE_FORMAT
-from flowveil.published.maps import ENDS, floats, geometries, is_drawn, volume_of, zone_of_flow, zones_of
+from flowveil.published.maps import (
+    ENDS,
+    floats,
+    geometries,
+    is_drawn,
+    volume_of,
+    zone_of_flow,
+    zones_of,
+)
 from flowveil.published.sentences import sentences
 from flowveil.published.tables import overview, split_slices
 from flowveil.release.statement import Published, Statement
-from flowveil.request import Derive, Request, command_line, find_setting, words_of
-from flowveil.settings import section_settings
+from flowveil.request.request import Derive, Request, command_line, find_setting, words_of
+from flowveil.request.settings import section_settings
+from flowveil.system.output import RELEASE_FORMAT
 
 #: Radii in metres that planners ask for.
 RADII = (500, 1000, 2000, 5000)
@@ -37,7 +47,9 @@ def make_report(published: Published, zones: pa.Table) -> dict[str, Any]:
 def _figures(cells: pa.Table, zones: pa.Table, statement: Statement) -> dict[str, Any]:
     """Returns figures that follow from the tables, and texts that follow from the statement."""
     together = summed(cells, statement)
-    overlapping = count_overlaps(cells, zones, statement.slice_columns) if statement.homogeneous else None
+    overlapping = (
+        count_overlaps(cells, zones, statement.slice_columns) if statement.homogeneous else None
+    )
     radius = typical_radius_m(together, zones)
     within = {str(metres): share_known_within(together, zones, metres) for metres in RADII}
     figures: dict[str, Any] = {
@@ -48,7 +60,9 @@ def _figures(cells: pa.Table, zones: pa.Table, statement: Statement) -> dict[str
         "weight": pc.sum(together["weight"]).as_py() if "weight" in together.column_names else None,
         "overlapping_outlines": overlapping,
         "typical_radius_m": None if radius is None else float(f"{radius:.2g}"),
-        "both_ends_within_m": {m: None if share is None else round(share, 4) for m, share in within.items()},
+        "both_ends_within_m": {
+            m: None if share is None else round(share, 4) for m, share in within.items()
+        },
         "sentences": sentences(statement, overlapping=overlapping),
         "command": command(statement),
     }
@@ -60,28 +74,33 @@ def _figures(cells: pa.Table, zones: pa.Table, statement: Statement) -> dict[str
 def summed(cells: pa.Table, statement: Statement) -> pa.Table:
     """Returns one matrix: the cells, with slices, layers and folds added up."""
     if statement.slice_columns:
-        return overview(cells, statement.slice_columns, (statement.parameters.get("slices") or {}).get("every"))
+        return overview(cells)
     extra = [name for name in (*statement.fold_columns, "layer") if name in cells.column_names]
-    return overview(cells, extra, None) if extra else cells
+    return overview(cells) if extra else cells
 
 
 def _slice_figures(cells: pa.Table, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns the figures of each matrix, coarsest first, in the order of the table."""
+    """Returns the figures of each matrix, in the order of the table."""
     figures = [("trips", "count"), ("trips", "sum"), ("trips", "min")]
     figures += [(f"{end}_zone", "count_distinct") for end in ENDS]
     rows = cells.group_by(list(columns), use_threads=False).aggregate(figures).to_pylist()
-    # Values sort as in the table: all values (null) first.
-    rows.sort(key=lambda row: [(row[name] is not None, row[name] or "") for name in columns])
+    rows.sort(key=lambda row: [row[name] for name in columns])
     names = {"cells": "trips_count", "trips": "trips_sum", "smallest_cell": "trips_min"}
     names |= {f"{end}_zones": f"{end}_zone_count_distinct" for end in ENDS}
     return [
-        {"slice": {name: row[name] for name in columns}, **{name: row[column] for name, column in names.items()}}
+        {
+            "slice": {name: row[name] for name in columns},
+            **{name: row[column] for name, column in names.items()},
+        }
         for row in rows
     ]
 
 
 def command(statement: Statement) -> str:
-    """Returns the command that makes this release again from the trips; names of files are replaced by words."""
+    """Returns the command that makes this release again from the trips.
+
+    Names of files are replaced by words.
+    """
     parameters = statement.parameters
     if statement.derived_from is not None:
         return _derive_command(statement)
@@ -89,7 +108,6 @@ def command(statement: Statement) -> str:
         "input": "INPUT",
         "out": "DIR",
         "zones": "MAP" if parameters.get("zones") else None,
-        "key_file": "KEY" if statement.kind == "perturbed" else None,
         "formats": statement.formats,
         "basemap": statement.basemap,
         "context": "CONTEXT" if statement.context else None,
@@ -110,7 +128,11 @@ def command(statement: Statement) -> str:
     # A method of the user is not known here, so its name is not checked.
     text = command_line(Request.from_report({"parameters": parameters}).with_values(**given))
     is_chosen = statement.zones_of is None
-    return text.replace(" INPUT", f" INPUT --method {shlex.quote(statement.method)}", 1) if is_chosen else text
+    return (
+        text.replace(" INPUT", f" INPUT --method {shlex.quote(statement.method)}", 1)
+        if is_chosen
+        else text
+    )
 
 
 def _derive_command(statement: Statement) -> str:
@@ -132,7 +154,9 @@ def _derive_command(statement: Statement) -> str:
 
 
 def manifest(report: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the content of manifest.json: the hash of every other file, and what is and is not protected."""
+    """Returns the content of manifest.json: the hash of every other file, and what is and is not
+    protected.
+    """
     return {
         "format": RELEASE_FORMAT,
         "version": report["version"],
@@ -144,7 +168,12 @@ def manifest(report: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, 
 
 def json_text(content: Mapping[str, Any]) -> str:
     """Returns the text of report.json or manifest.json; zero is written in one way."""
-    return json.dumps(_unsigned(content), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return (
+        json.dumps(
+            _unsigned(content), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False
+        )
+        + "\n"
+    )
 
 
 def _unsigned(content: Any) -> Any:
@@ -161,28 +190,49 @@ SHARE = 1e-6
 
 
 def count_overlaps(flows: pa.Table, zones: pa.Table, slice_columns: Sequence[str] = ()) -> int:
-    """Pairs of zones of one role, in one matrix, whose outlines overlap by more than a millionth of the smaller one."""
+    """Pairs of zones of one role, in one matrix, whose outlines overlap by more than a millionth of
+    the smaller one.
+    """
     pairs = set()
     for end in ENDS:
         listed, column = zones_of(zones, end), f"{end}_zone"
         outlines = geometries(listed)
-        used = flows.select([*slice_columns, column]).group_by([*slice_columns, column]).aggregate([])
+        used = (
+            flows.select([*slice_columns, column]).group_by([*slice_columns, column]).aggregate([])
+        )
         for _, cells in split_slices(used, slice_columns):
             of_matrix = np.sort(zone_of_flow(cells, listed, end))
             placed = of_matrix[is_drawn(outlines[of_matrix])]
-            # Where all edges match there is nothing to intersect; older versions of the library cannot know.
-            if hasattr(shapely, "coverage_is_valid") and shapely.coverage_is_valid(outlines[placed]):
+            # Where all edges match there is nothing to intersect; older versions of the library
+            # cannot know.
+            if hasattr(shapely, "coverage_is_valid") and shapely.coverage_is_valid(
+                outlines[placed]
+            ):
                 continue
-            first, second = placed[shapely.STRtree(outlines[placed]).query(outlines[placed], predicate="intersects")]
+            first, second = placed[
+                shapely.STRtree(outlines[placed]).query(outlines[placed], predicate="intersects")
+            ]
             first, second = first[first < second], second[first < second]
             common = shapely.area(shapely.intersection(outlines[first], outlines[second]))
-            over = common > SHARE * np.minimum(shapely.area(outlines[first]), shapely.area(outlines[second]))
-            pairs |= set(zip([end] * int(over.sum()), first[over].tolist(), second[over].tolist(), strict=True))
+            over = common > SHARE * np.minimum(
+                shapely.area(outlines[first]), shapely.area(outlines[second])
+            )
+            pairs |= set(
+                zip(
+                    [end] * int(over.sum()),
+                    first[over].tolist(),
+                    second[over].tolist(),
+                    strict=True,
+                )
+            )
     return len(pairs)
 
 
 def _zone_radii(zones: pa.Table) -> list[tuple[str, pa.Table, NDArray[np.float64]]] | None:
-    """Each end with its zones and the radius of circles as large, in metres; None where areas are not known."""
+    """Each end with its zones and the radius of circles as large, in metres.
+
+    None where areas are not known.
+    """
     ends = []
     for end in ENDS:
         listed = zones_of(zones, end)
@@ -195,7 +245,10 @@ def _zone_radii(zones: pa.Table) -> list[tuple[str, pa.Table, NDArray[np.float64
 
 
 def typical_radius_m(flows: pa.Table, zones: pa.Table) -> float | None:
-    """The radius in metres of a circle as large as the median zone of trip ends; None where areas are not known."""
+    """The radius in metres of a circle as large as the median zone of trip ends.
+
+    None where areas are not known.
+    """
     ends = _zone_radii(zones)
     if ends is None or pc.sum(flows["trips"]).as_py() <= 0:
         return None
@@ -208,11 +261,16 @@ def typical_radius_m(flows: pa.Table, zones: pa.Table) -> float | None:
 
 
 def share_known_within(flows: pa.Table, zones: pa.Table, metres: float) -> float | None:
-    """The share of the published trips whose zones, at both ends, are no larger than a circle of this radius."""
+    """The share of the published trips whose zones, at both ends, are no larger than a circle of
+    this radius.
+    """
     ends, trips = _zone_radii(zones), flows["trips"].to_numpy().astype(np.float64)
     if ends is None or trips.sum() <= 0:
         return None
-    within = np.all([(radius <= metres)[zone_of_flow(flows, listed, end)] for end, listed, radius in ends], axis=0)
+    within = np.all(
+        [(radius <= metres)[zone_of_flow(flows, listed, end)] for end, listed, radius in ends],
+        axis=0,
+    )
     return float(trips[within].sum() / trips.sum())
 
 

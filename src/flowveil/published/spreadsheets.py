@@ -1,8 +1,10 @@
-"""CSV text that no spreadsheet takes for a formula: one rule for every CSV file that flowveil writes.
+"""CSV text that no spreadsheet takes for a formula.
 
-An apostrophe is put in front of text that begins with ``=``, ``+``, ``-`` or ``@``, also after a semicolon, a tab or a
-line break inside, where a program with another separator would start a cell. An apostrophe in such a place is doubled,
-so `decoded` reverses `encoded`. Numbers do not change.
+One rule for every CSV file that flowveil writes.
+
+An apostrophe is put in front of text that begins with ``=``, ``+``, ``-`` or ``@``, also after a
+semicolon, a tab or a line break inside, where a program with another separator would start a cell.
+An apostrophe in such a place is doubled, so `decoded` reverses `encoded`. Numbers do not change.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-#: Where a cell can begin, if what follows could start a formula (blanks and quotation marks skipped), is a tab or a
-#: line break, which programs drop before they look, or is an apostrophe. The last four signs are wide forms.
+#: Where a cell can begin, if what follows could start a formula (blanks and quotation marks
+#: skipped), is a tab or a line break, which programs drop before they look, or is an apostrophe.
+#: The last four signs are wide forms.
 _RISKY = re.compile("(^|[;\t\r\n])(?=['\t\r\n]|[\\s\"]*[=+\\-@\uff1d\uff0b\uff0d\uff20])")
 _ENCODED = re.compile("(^|[;\t\r\n])'")
 
@@ -46,7 +49,9 @@ def _encoded_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _encoded_column(column.cast(kind.value_type))
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+    if not (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    ):
         return column
     # A code is repeated in many rows: each distinct one is encoded once.
     values = pc.unique(column)
@@ -55,3 +60,10 @@ def _encoded_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if written == texts:
         return column
     return pc.take(pa.array(written, kind), pc.index_in(column, value_set=values))
+
+
+def csv_schema(path: Any) -> pa.Schema:
+    """Returns the columns of a CSV file that flowveil wrote, with their types."""
+    from pyarrow import csv
+
+    return csv.read_csv(path).schema

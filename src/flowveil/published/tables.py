@@ -1,4 +1,7 @@
-"""zones.parquet and lookup.csv, from zone codes and the map alone; sums and zones of the slices of flows.parquet."""
+"""zones.parquet and lookup.csv, from zone codes and the map alone.
+
+Sums and zones of the slices of flows.parquet.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ import pyarrow.compute as pc
 import shapely
 
 from flowveil.release.statement import Published
-from flowveil.times import TIME, Every
 from flowveil.zoning.h3 import resolution_of
 from flowveil.zoning.outlines import dissolved
 from flowveil.zoning.public_map import PublicMap, TreeMap, ZonePlaces, zone_chains
@@ -22,14 +24,17 @@ SUMS = ("trips", "weight")
 #: Fractions of trips and weights are published as multiples of a millionth.
 _UNITS = 1_000_000
 #: Levels below a zone at which its outline is drawn where zones overlap: within 2 % of its width.
-_LEVELS_BELOW = 4
+_LEVELS_BELOW = 2
 
 
 def zones_table(published: Published) -> pa.Table:
-    """Returns the zones that published cells use, sorted by zone; GeoParquet 1.1 where the map is known.
+    """Returns the zones that published cells use, sorted by zone.
 
-    ``tiles`` counts those that a zone could hold, seen or not. A zone used at both ends has role ``both``, and so has
-    every zone where both ends have the same zones. Zones made of H3 cells list them, as few and as coarse as possible.
+    GeoParquet 1.1 where the map is known.
+
+    ``tiles`` counts those that a zone could hold, seen or not. A zone used at both ends has role
+    ``both``, and so has every zone where both ends have the same zones. Zones made of H3 cells list
+    them, as few and as coarse as possible.
     """
     codes, roles = _codes_and_roles(published)
     places = published.map.places(codes)
@@ -58,13 +63,23 @@ def _codes_and_roles(published: Published) -> tuple[list[str], list[str]]:
     codes = sorted(starts | ends)
     if published.statement.parameters.get("same_zones"):
         return codes, ["both"] * len(codes)
-    return codes, ["both" if c in starts and c in ends else "origin" if c in starts else "destination" for c in codes]
+    return codes, [
+        "both" if c in starts and c in ends else "origin" if c in starts else "destination"
+        for c in codes
+    ]
 
 
 def has_nested_zones(cells: pa.Table, by: Sequence[str], places: PublicMap) -> bool:
-    """Returns whether, among rows with equal values in some columns, a zone of an end contains another one."""
+    """Returns whether, among rows with equal values in some columns, a zone of an end contains
+    another one.
+    """
     for end in ENDS:
-        used = cells.select([*by, end]).group_by([*by, end], use_threads=False).aggregate([]).to_pylist()
+        used = (
+            cells.select([*by, end])
+            .group_by([*by, end], use_threads=False)
+            .aggregate([])
+            .to_pylist()
+        )
         codes = list({row[end]: None for row in used})
         chains = dict(zip(codes, zone_chains(places, codes), strict=True))
         listed = {tuple(row.values()) for row in used}
@@ -76,7 +91,9 @@ def has_nested_zones(cells: pa.Table, by: Sequence[str], places: PublicMap) -> b
 
 
 def _column(values: Any, kind: pa.DataType, length: int) -> pa.Array:
-    return pa.nulls(length, kind) if values is None else pa.array(values, type=kind, from_pandas=True)
+    return (
+        pa.nulls(length, kind) if values is None else pa.array(values, type=kind, from_pandas=True)
+    )
 
 
 def _drawn(places: ZonePlaces, *, fit: bool) -> tuple[Any, Any]:
@@ -84,7 +101,10 @@ def _drawn(places: ZonePlaces, *, fit: bool) -> tuple[Any, Any]:
     if places.h3_cells is None:
         return places.area_km2, places.polygons
     cells = [[int(cell, 16) for cell in own] for own in places.h3_cells]
-    own = np.array([resolution_of(np.array(of, dtype=np.uint64)).max(initial=0) for of in cells], dtype=np.int64)
+    own = np.array(
+        [resolution_of(np.array(of, dtype=np.uint64)).max(initial=0) for of in cells],
+        dtype=np.int64,
+    )
     finest = own.max(initial=0)
     resolution = np.full(len(cells), finest) if fit else np.minimum(own + _LEVELS_BELOW, finest)
     # A zone without cells ("outside") has no place.
@@ -97,7 +117,9 @@ def _drawn(places: ZonePlaces, *, fit: bool) -> tuple[Any, Any]:
 
 
 def lookup_table(published: Published, zones: pa.Table) -> pa.Table | None:
-    """Returns the tiles of the operator's map that each zone holds, seen or not; None without such a map.
+    """Returns the tiles of the operator's map that each zone holds, seen or not.
+
+    None without such a map.
 
     Columns: ``zone``, ``role``, ``tile``, and ``tile_name`` where the map has names; sorted.
     """
@@ -114,37 +136,60 @@ def lookup_table(published: Published, zones: pa.Table) -> pa.Table | None:
         "tile": pa.array(tree.code_text(tile).tolist(), pa.string()),
     }
     if tree.names is not None:
-        columns["tile_name"] = pa.array([name or None for name in tree.names[tile].tolist()], pa.string())
-    return pa.table(columns).sort_by([(name, "ascending") for name in ("zone", "role", "tile")]).combine_chunks()
+        columns["tile_name"] = pa.array(
+            [name or None for name in tree.names[tile].tolist()], pa.string()
+        )
+    return (
+        pa.table(columns)
+        .sort_by([(name, "ascending") for name in ("zone", "role", "tile")])
+        .combine_chunks()
+    )
 
 
 def _with_geo_metadata(table: pa.Table) -> pa.Table:
     """Marks the table as GeoParquet 1.1; on a map without outlines every geometry is null."""
     outlines = table["geometry"].drop_null().to_numpy(zero_copy_only=False)
     kinds = {g.geom_type for g in shapely.from_wkb(outlines)}
-    geo = {
-        "version": "1.1.0",
-        "primary_column": "geometry",
-        # No "crs": GeoParquet then means longitude and latitude on WGS 84 (OGC:CRS84).
-        "columns": {"geometry": {"encoding": "WKB", "geometry_types": sorted(kinds)}},
-    }
+    bounds = shapely.bounds(shapely.from_wkb(table["geometry"].to_numpy(zero_copy_only=False)))
+    # Bounds as single numbers, so that readers skip rows of other places (GeoParquet's covering).
+    corners = ("xmin", "ymin", "xmax", "ymax")
+    boxes = pa.StructArray.from_arrays(
+        [pa.array(bounds[:, at], pa.float64(), from_pandas=True) for at in range(4)], corners
+    )
+    geometry: dict[str, Any] = {"encoding": "WKB", "geometry_types": sorted(kinds)}
+    if len(outlines):
+        table = table.append_column("bbox", boxes)
+        ends = (np.nanmin(bounds[:, :2], axis=0), np.nanmax(bounds[:, 2:], axis=0))
+        geometry["bbox"] = [value for end in ends for value in end.tolist()]
+        geometry["covering"] = {"bbox": {corner: ["bbox", corner] for corner in corners}}
+    # No "crs": GeoParquet then means longitude and latitude on WGS 84 (OGC:CRS84).
+    columns = {"geometry": geometry}
+    geo = {"version": "1.1.0", "primary_column": "geometry", "columns": columns}
     return table.combine_chunks().replace_schema_metadata({"geo": json.dumps(geo, sort_keys=True)})
 
 
-def overview(flows: pa.Table, columns: Sequence[str], every: str | None) -> pa.Table:
-    """Returns the matrix of all finest slices added up, sorted by zones; of all slices where no finest one exists."""
-    finest = finest_rows(flows, columns, every)
-    return add_up(finest if len(finest) else flows, ENDS)[0]
+def overview(flows: pa.Table) -> pa.Table:
+    """Returns the matrix of all slices added up, sorted by zones."""
+    return add_up(flows, ENDS)[0]
 
 
-def split_slices(flows: pa.Table, slice_columns: Sequence[str]) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
-    """Yields the value of each slice column, and the rows of that slice, in the order of the table."""
+def split_slices(
+    flows: pa.Table, slice_columns: Sequence[str]
+) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
+    """Yields the value of each slice column, and the rows of that slice, in the order of the
+    table.
+    """
     if not slice_columns:
         yield {}, flows
         return
     number = np.zeros(len(flows), dtype=np.int64)
     for name in slice_columns:
-        values = flows[name].combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
+        values = (
+            flows[name]
+            .combine_chunks()
+            .dictionary_encode(null_encoding="encode")
+            .indices.to_numpy()
+        )
         number = np.unique(number * (values.max(initial=0) + 1) + values, return_inverse=True)[1]
     _, first = np.unique(number, return_index=True)
     order = np.argsort(number, kind="stable")
@@ -154,41 +199,36 @@ def split_slices(flows: pa.Table, slice_columns: Sequence[str]) -> Iterator[tupl
         yield {name: rows[name][0].as_py() for name in slice_columns}, rows
 
 
-def finest_rows(flows: pa.Table, columns: Sequence[str], every: str | None) -> pa.Table:
-    """Returns the rows of the finest slices (time step ``every``); the other matrices hold the same trips again."""
-    finest = pa.array([True] * len(flows), pa.bool_())
-    for name in columns:
-        finest = pc.and_(finest, pc.is_valid(flows[name]))
-    if every is not None and TIME in columns:
-        long_enough = pc.equal(pc.utf8_length(flows[TIME]), Every.parse(every).label_length)
-        finest = pc.and_(finest, pc.fill_null(long_enough, False))
-    return flows.filter(finest)
-
-
 def add_up(cells: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, int]:
-    """Returns one row for each combination of key columns, and the largest number of rows in one sum.
+    """Returns one row for each combination of key columns, and the largest number of rows in one
+    sum.
 
-    Trips and weights are added exactly, whatever their order; other columns are left out. The columns are the zones,
-    the volumes, then the other keys; rows are sorted by the keys, matrices of all values first.
+    Trips and weights are added exactly, whatever their order; other columns are left out. The
+    columns are the zones, the volumes, then the other keys; rows are sorted by the keys.
     """
     sums = [name for name in SUMS if name in cells.column_names]
     # Counts, or weights in millionths, in which releases count them.
     whole = {name: pa.types.is_integer(cells[name].type) for name in sums}
     units = {
-        name: cells[name] if whole[name] else pc.cast(pc.round(pc.multiply(cells[name], float(_UNITS))), pa.int64())
+        name: (
+            cells[name]
+            if whole[name]
+            else pc.cast(pc.round(pc.multiply(cells[name], float(_UNITS))), pa.int64())
+        )
         for name in sums
     }
     exact = pa.table({**{name: cells[name] for name in keys}, **units})
     grouped = exact.group_by(list(keys), use_threads=False).aggregate(
         [*((name, "sum") for name in sums), ([], "count_all")]
     )
-    ranks = {str(at): pc.if_else(pc.is_valid(grouped[name]), 1, 0) for at, name in enumerate(keys)}
-    ranked = pa.table({**ranks, **{f"{at} value": grouped[name] for at, name in enumerate(keys)}})
-    order = [(name, "ascending") for at in range(len(keys)) for name in (str(at), f"{at} value")]
-    grouped = grouped.take(pc.sort_indices(ranked, sort_keys=order)).combine_chunks()
+    grouped = grouped.take(
+        pc.sort_indices(grouped, sort_keys=[(name, "ascending") for name in keys])
+    ).combine_chunks()
     columns = {name: grouped[name] for name in keys if name in ENDS}
     for name in sums:
         found = grouped[f"{name}_sum"]
-        columns[name] = found if whole[name] else pc.divide(pc.cast(found, pa.float64()), float(_UNITS))
+        columns[name] = (
+            found if whole[name] else pc.divide(pc.cast(found, pa.float64()), float(_UNITS))
+        )
     columns |= {name: grouped[name] for name in keys if name not in ENDS}
     return pa.table(columns).combine_chunks(), pc.max(grouped["count_all"]).as_py() or 0

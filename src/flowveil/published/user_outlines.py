@@ -1,7 +1,8 @@
-"""Outlines that a publisher brings for orientation: districts, roads, a shore.
+"""Outlines and places that a publisher brings: districts, roads, a shore, stations.
 
-They are published with the release, so only lines and names of the file are used. The published form (`written`) can be
-read and written again without a difference, so a page with outlines follows from the files of its folder.
+They are published with the release, so only lines and names of the file are used. The published
+form (`written`) can be read and written again without a difference, so a page with outlines follows
+from the files of its folder.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import numpy as np
 import shapely
 from shapely.geometry import shape
 
-from flowveil.errors import DataError
-from flowveil.hierarchy import Floats
-from flowveil.paths import named_path
+from flowveil.core.arrays import Floats
+from flowveil.core.errors import DataError
+from flowveil.system.paths import named_path
 
 #: The file in a release folder.
 CONTEXT = "context.geojson"
@@ -30,19 +31,24 @@ MAX_NAMES, LONGEST_NAME = 500, 80
 _MOST_BYTES = 200 << 20
 _DECIMALS = 5
 _LINES, _AREAS = {"LineString", "MultiLineString"}, {"Polygon", "MultiPolygon"}
+#: A place that the publisher names: it has a name and no line.
+_PLACE = "Point"
 
 
 @dataclass(frozen=True, eq=False)
 class Outline:
     """What is drawn of one feature."""
 
-    lines: tuple[Floats, ...]  # longitude and latitude of its lines
+    lines: tuple[Floats, ...]  # longitude and latitude of its lines; none of a place
     name: str | None  # what it is called, if anything
     label: list[float] | None  # longitude and latitude of the name
 
 
 def read_own_lines(path: str | PathLike[str]) -> str:
-    """Returns the outlines of a GeoJSON file in published form; DataError for other content, shapes or too much."""
+    """Returns the outlines of a GeoJSON file in published form.
+
+    DataError for other content, shapes or too much.
+    """
     place = named_path(path, what="the outlines")
     try:
         if place.stat().st_size > _MOST_BYTES:
@@ -51,15 +57,23 @@ def read_own_lines(path: str | PathLike[str]) -> str:
     except DataError:
         raise
     except OSError as problem:
-        raise DataError(f"The outlines of '{path}' cannot be read: {problem.strerror}.") from problem
+        raise DataError(
+            f"The outlines of '{path}' cannot be read: {problem.strerror}."
+        ) from problem
     except Exception as problem:
         # Whatever a broken file makes the libraries raise.
-        raise DataError(f"'{path}' is not GeoJSON that can be read. Hint: a file of districts or roads.") from problem
+        raise DataError(
+            f"'{path}' is not GeoJSON that can be read. Hint: a file of districts or roads."
+        ) from problem
     if not outlines:
-        raise DataError(f"'{path}' holds no lines or polygons. Hint: a GeoJSON file of districts or roads.")
+        raise DataError(
+            f"'{path}' holds no lines, polygons or named points. Hint: a GeoJSON file of"
+            " districts or roads."
+        )
     if sum(outline.name is not None for outline in outlines) > MAX_NAMES:
         raise DataError(
-            f"'{path}' names more than {MAX_NAMES} outlines, too many for a map. Hint: leave out the property 'name'."
+            f"'{path}' names more than {MAX_NAMES} outlines, too many for a map. Hint: leave out"
+            " the property 'name'."
         )
     return written(_thinned(outlines, path))
 
@@ -69,7 +83,10 @@ def written(outlines: Sequence[Outline]) -> str:
     features = [
         {
             "type": "Feature",
-            "geometry": {"type": "MultiLineString", "coordinates": [line.tolist() for line in outline.lines]},
+            "geometry": {
+                "type": "MultiLineString",
+                "coordinates": [line.tolist() for line in outline.lines],
+            },
             "properties": {"name": outline.name, "label": outline.label},
         }
         for outline in outlines
@@ -93,7 +110,10 @@ def own_lines(text: str) -> tuple[Outline, ...]:
 
 
 def _outlines(content: Mapping[str, Any], path: object) -> Iterator[Outline]:
-    """Yields the lines and names of GeoJSON; that of a release has the places of names, which stay as they are."""
+    """Yields the lines and names of GeoJSON.
+
+    That of a release has the places of names, which stay as they are.
+    """
     kind, system = content.get("type"), json.dumps(content.get("crs"))
     single = content if kind == "Feature" else {"geometry": content}
     is_foreign = content.get("crs") is not None and "CRS84" not in system and "4326" not in system
@@ -102,36 +122,64 @@ def _outlines(content: Mapping[str, Any], path: object) -> Iterator[Outline]:
             continue
         with np.errstate(invalid="ignore"):
             drawn = shapely.force_2d(shape(feature["geometry"]))
-        if drawn.geom_type not in _LINES | _AREAS:
-            raise DataError(f"'{path}' holds shapes that are neither lines nor polygons. Hint: leave them out.")
+        if drawn.geom_type not in _LINES | _AREAS | {_PLACE}:
+            raise DataError(
+                f"'{path}' holds shapes that are neither lines, polygons nor points. Hint: leave"
+                " them out."
+            )
         if is_foreign or not _in_degrees(shapely.get_coordinates(drawn)):
-            raise DataError(f"'{path}' is not in longitude and latitude. Hint: convert it to EPSG:4326 first.")
-        is_area = drawn.geom_type in _AREAS
-        borders = shapely.get_parts(drawn.boundary if is_area else drawn)
+            raise DataError(
+                f"'{path}' is not in longitude and latitude. Hint: convert it to EPSG:4326 first."
+            )
+        is_area, is_place = drawn.geom_type in _AREAS, drawn.geom_type == _PLACE
+        borders = [] if is_place else shapely.get_parts(drawn.boundary if is_area else drawn)
         lines = _rounded(shapely.get_coordinates(border) for border in borders)
         properties = feature.get("properties") or {}
         given = properties.get("name")
         name = None if given is None else str(given).strip() or None
         if name is not None and _unfit(name):
             raise DataError(
-                f"A name in '{path}' has more than {LONGEST_NAME} signs, or invisible signs. Hint: shorten it, or "
-                "leave out the property 'name'."
+                f"A name in '{path}' has more than {LONGEST_NAME} signs, or invisible signs. Hint:"
+                " shorten it, or leave out the property 'name'."
             )
-        if lines:
-            middle = drawn.representative_point() if is_area else drawn.interpolate(0.5, normalized=True)
-            yield Outline(lines, name, None if name is None else _label(properties.get("label"), middle))
+        # A place in its published form has no line.
+        is_place = is_place or (drawn.is_empty and properties.get("label") is not None)
+        if lines or (is_place and name is not None):
+            middle = drawn
+            if not is_place:
+                middle = (
+                    drawn.representative_point()
+                    if is_area
+                    else drawn.interpolate(0.5, normalized=True)
+                )
+            yield Outline(
+                lines, name, None if name is None else _label(properties.get("label"), middle)
+            )
 
 
 def _label(given: Any, middle: shapely.Point) -> list[float]:
-    """Returns the place of a name: the one that is given, if it is one, else the middle of its outline."""
-    is_pair = isinstance(given, list) and len(given) == 2 and all(isinstance(axis, int | float) for axis in given)
+    """Returns the place of a name: the one that is given, if it is one, else the middle of its
+    outline.
+    """
+    is_pair = (
+        isinstance(given, list)
+        and len(given) == 2
+        and all(isinstance(axis, int | float) for axis in given)
+    )
     is_place = is_pair and _in_degrees(np.array([given], dtype=np.float64))
     # Adding zero makes a negative zero one.
-    return [round(float(axis), _DECIMALS) + 0.0 for axis in (given if is_place else (middle.x, middle.y))]
+    if not is_place and middle.is_empty:
+        raise ValueError("a name without a place")
+    return [
+        round(float(axis), _DECIMALS) + 0.0
+        for axis in (given if is_place else (middle.x, middle.y))
+    ]
 
 
 def _unfit(name: str) -> bool:
-    unseen = any(unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") for sign in name)
+    unseen = any(
+        unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") for sign in name
+    )
     return unseen or not 0 < len(name) <= LONGEST_NAME or name != name.strip()
 
 
@@ -144,7 +192,10 @@ def _in_degrees(corners: Floats) -> bool:
 
 
 def _rounded(lines: Iterable[Floats]) -> tuple[Floats, ...]:
-    """Returns lines in degrees with their corners to a metre, none twice in a row; others are left out."""
+    """Returns lines in degrees with their corners to a metre, none twice in a row.
+
+    Others are left out.
+    """
     kept = []
     for line in lines:
         if line.ndim == 2 and line.shape[1] == 2 and _in_degrees(line):
@@ -164,7 +215,16 @@ def _thinned(outlines: Sequence[Outline], path: object) -> list[Outline]:
         if tolerance > 1:
             raise DataError(f"'{path}' has too many outlines for a map. Hint: leave some out.")
         for at, outline in enumerate(kept):
-            drawn = shapely.simplify([shapely.linestrings(line) for line in outline.lines], tolerance)
-            kept[at] = replace(outline, lines=_rounded(shapely.get_coordinates(line) for line in drawn))
-        kept = [outline for outline in kept if outline.lines]
+            drawn = shapely.simplify(
+                [shapely.linestrings(line) for line in outline.lines], tolerance
+            )
+            kept[at] = replace(
+                outline, lines=_rounded(shapely.get_coordinates(line) for line in drawn)
+            )
+        kept = [
+            outline
+            for outline, before in zip(kept, outlines, strict=True)
+            if outline.lines or not before.lines
+        ]
+        outlines = list(kept)
     return kept

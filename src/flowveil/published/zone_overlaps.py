@@ -1,7 +1,7 @@
 """How published zones and a reader's areas overlap, at one end of a matrix.
 
-Areas are H3 cells of one resolution, tiles of the release's own map, or polygons of the reader. An overlap is measured
-in tiles or square kilometres, or by public weights: inhabitants, or land.
+Areas are H3 cells of one resolution, tiles of the release's own map, or polygons of the reader. An
+overlap is measured in tiles or square kilometres, or by public weights: inhabitants, or land.
 """
 
 from __future__ import annotations
@@ -17,21 +17,18 @@ import pyarrow.compute as pc
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.errors import ParameterError
-from flowveil.hierarchy import OUTSIDE
+from flowveil.core.arrays import Cells64, Floats, Ints, Outlines, Positions
+from flowveil.core.errors import ParameterError
+from flowveil.core.hierarchy import OUTSIDE
 from flowveil.published.maps import geometries, zones_of
 from flowveil.zoning.h3 import n_descendants, parent_of, resolution_of
 from flowveil.zoning.outlines import dissolved
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
-Positions = NDArray[np.int64]
-Cells64 = NDArray[np.uint64]
-Outlines = NDArray[np.object_]
 #: What H3 cells, or outlines, are worth: tiles, square kilometres, inhabitants or land.
 Measure = Callable[[Any], Floats]
 
-#: Zones of more areas than this are spread only over areas with smaller zones: nothing is known of the rest.
+#: Zones of more areas than this are spread only over areas with smaller zones: nothing is known of
+#: the rest.
 MOST_AREAS = 343
 #: Kilometres of a degree of latitude.
 _DEGREE_KM = 111.195
@@ -42,37 +39,55 @@ class Overlap:
     """The areas that each zone of one end touches."""
 
     zones: pa.Array  # codes of the zones
-    first: Positions  # the areas of zone z are the slice ``first[z]:first[z + 1]`` of ``area`` and ``measure``
+    # the areas of zone z are the slice ``first[z]:first[z + 1]`` of ``area`` and ``measure``
+    first: Positions
     area: Ints  # numbers of areas
     measure: Floats  # how much of the area is in the zone
     size: Floats  # how much each whole area is worth, in the same unit
     codes: NDArray[np.str_]  # codes of the areas, sorted
     partial: NDArray[np.bool_]  # zones that also have areas that are not listed
-    lat: Floats | None = None  # centres of the areas, NaN for an area without one; None if unknown for all
+    lat: Floats | None = (
+        None  # centres of the areas, NaN for an area without one; None if unknown for all
+    )
     lon: Floats | None = None
 
     @classmethod
     def of(
-        cls, zones: Sequence[str], zone: Any, code: NDArray[np.str_], measure: Floats, size: dict[str, float] | None
+        cls,
+        zones: Sequence[str],
+        zone: Any,
+        code: NDArray[np.str_],
+        measure: Floats,
+        size: dict[str, float] | None,
     ) -> Overlap:
-        """Overlaps (zone, code and measure of an area) in any order, those of the same zone and area added up.
+        """Overlaps (zone, code and measure of an area) in any order, those of the same zone and
+        area added up.
 
-        ``size`` is what whole areas are worth; by default the largest sum of disjoint overlaps that is known.
+        ``size`` is what whole areas are worth; by default the largest sum of disjoint overlaps that
+        is known.
         """
         codes, area = np.unique(code, return_inverse=True)
-        key, where = np.unique(np.asarray(zone, dtype=np.int64) * len(codes) + area, return_inverse=True)
+        key, where = np.unique(
+            np.asarray(zone, dtype=np.int64) * len(codes) + area, return_inverse=True
+        )
         summed = sum_by(where, measure, len(key))
         first = np.searchsorted(key, np.arange(len(zones) + 1) * len(codes))
         sizes, area = np.zeros(len(codes)), (key % len(codes)).astype(np.int32)
         np.maximum.at(sizes, area, summed)
         if size is not None:
-            sizes = np.array([size.get(c, v) for c, v in zip(codes.tolist(), sizes.tolist(), strict=True)])
+            sizes = np.array(
+                [size.get(c, v) for c, v in zip(codes.tolist(), sizes.tolist(), strict=True)]
+            )
         partial = np.zeros(len(zones), dtype=np.bool_)
         return cls(pa.array(zones, pa.string()), first, area, summed, sizes, codes, partial)
 
     def placed(self, centres: Mapping[str, tuple[float, float]], **changes: Any) -> Overlap:
         """Returns the same with the latitude and longitude of its areas, where known."""
-        lat, lon = np.array([centres.get(c, (np.nan, np.nan)) for c in self.codes.tolist()]).reshape(-1, 2).T
+        lat, lon = (
+            np.array([centres.get(c, (np.nan, np.nan)) for c in self.codes.tolist()])
+            .reshape(-1, 2)
+            .T
+        )
         return replace(self, lat=lat, lon=lon, **changes)
 
     def numbers(self, codes: pa.ChunkedArray) -> Positions:
@@ -88,14 +103,20 @@ def sum_by(number: Any, values: Any, n: int) -> Floats:
     return np.asarray(np.bincount(number, values, n), dtype=np.float64)
 
 
-def h3_overlap(zones: pa.Table, end: str, *, level: int, resolution: int, measure: Measure | None = None) -> Overlap:
-    """Returns the overlap of the zones of an end with the H3 cells of a level, by ``measure`` or number of tiles."""
+def h3_overlap(
+    zones: pa.Table, end: str, *, level: int, resolution: int, measure: Measure | None = None
+) -> Overlap:
+    """Returns the overlap of the zones of an end with the H3 cells of a level, by ``measure`` or
+    number of tiles.
+    """
     worth = measure or (lambda cells: n_descendants(cells, resolution).astype(np.float64))
     listed = zones_of(zones, end)
     codes = listed["zone"].to_pylist()
     zone, cells = _cells_of(listed)
     finer = resolution_of(cells) >= level
-    n_areas = np.bincount(zone, np.where(finer, 1.0, 7.0 ** (level - resolution_of(cells))), len(codes))
+    n_areas = np.bincount(
+        zone, np.where(finer, 1.0, 7.0 ** (level - resolution_of(cells))), len(codes)
+    )
     large = n_areas > MOST_AREAS
     if large.all():
         large[:] = n_areas > n_areas.min()
@@ -109,12 +130,17 @@ def h3_overlap(zones: pa.Table, end: str, *, level: int, resolution: int, measur
         above = np.flatnonzero(~finer & large[zone] & (resolution_of(cells) == r))
         up = parent_of(known, r)
         order = np.argsort(up, kind="stable")
-        low, high = (np.searchsorted(up[order], cells[above], side=side) for side in ("left", "right"))
-        within = known[np.concatenate([order[a:b] for a, b in zip(low.tolist(), high.tolist(), strict=True)])]
+        low, high = (
+            np.searchsorted(up[order], cells[above], side=side) for side in ("left", "right")
+        )
+        within = known[
+            np.concatenate([order[a:b] for a, b in zip(low.tolist(), high.tolist(), strict=True)])
+        ]
         parts.append((np.repeat(zone[above], high - low), within, within))
     of_zone, area, pieces = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     piece, where = np.unique(pieces, return_inverse=True)
-    # What lies outside has no cells; a large zone without a known area inside stays one area, under its own code.
+    # What lies outside has no cells; a large zone without a known area inside stays one area, under
+    # its own code.
     outside = np.setdiff1d(np.arange(len(codes)), of_zone)
     unplaced = np.where(np.isin(outside, zone), np.array(codes, dtype=np.str_)[outside], OUTSIDE)
     names = _texts(known).tolist()
@@ -132,12 +158,18 @@ def h3_overlap(zones: pa.Table, end: str, *, level: int, resolution: int, measur
 def _cells_of(listed: pa.Table) -> tuple[Positions, Cells64]:
     """The zone of each H3 cell, and the cell; zones outside the area have none."""
     codes = listed["zone"].to_pylist()
-    parts = listed["h3_cells"].to_pylist() if "h3_cells" in listed.column_names else [[c] for c in codes]
+    parts = (
+        listed["h3_cells"].to_pylist()
+        if "h3_cells" in listed.column_names
+        else [[c] for c in codes]
+    )
     zone = np.repeat(np.arange(len(codes)), [len(part) for part in parts])
     try:
         cells = np.array([int(cell, 16) for part in parts for cell in part], dtype=np.uint64)
     except ValueError:
-        raise ParameterError("Some zones of this release are not H3 cells; they cannot be spread.") from None
+        raise ParameterError(
+            "Some zones of this release are not H3 cells; they cannot be spread."
+        ) from None
     return zone, cells
 
 
@@ -155,10 +187,13 @@ def map_overlap(
 ) -> Overlap:
     """Returns the tiles of each zone, from the release's own table ``zone``, ``role``, ``tile``.
 
-    ``places`` are the centres of the tiles, ``worth`` for example their inhabitants; by default all are worth the same.
+    ``places`` are the centres of the tiles, ``worth`` for example their inhabitants; by default all
+    are worth the same.
     """
     codes = zones_of(zones, end)["zone"]
-    rows = lookup.filter(pc.is_in(lookup["role"], value_set=pa.array([end, "both"]))).combine_chunks()
+    rows = lookup.filter(
+        pc.is_in(lookup["role"], value_set=pa.array([end, "both"]))
+    ).combine_chunks()
     at = pc.index_in(rows["zone"], value_set=codes.combine_chunks())
     rows, at = rows.filter(at.is_valid()), at.drop_null().to_numpy()
     if len(np.unique(at)) < len(codes):
@@ -169,16 +204,25 @@ def map_overlap(
 
 
 def outline_overlap(
-    zones: pa.Table, end: str, codes: NDArray[np.str_], outlines: Outlines, *, measure: Measure | None = None
+    zones: pa.Table,
+    end: str,
+    codes: NDArray[np.str_],
+    outlines: Outlines,
+    *,
+    measure: Measure | None = None,
 ) -> Overlap:
-    """Returns the parts (``measure``, area by default) of each zone in a reader's polygons; the rest is ``outside``."""
+    """Returns the parts (``measure``, area by default) of each zone in a reader's polygons.
+
+    The rest is ``outside``.
+    """
     worth = measure or areas_km2
     listed = zones_of(zones, end)
     shapes = geometries(listed)
     drawn = np.flatnonzero(~shapely.is_missing(shapes))
     if len(drawn) == 0:
         raise ParameterError(
-            "The zones of this release have no outlines, so areas of one's own cannot be laid over them."
+            "The zones of this release have no outlines, so areas of one's own cannot be laid over"
+            " them."
         )
     zone, area = shapely.STRtree(outlines).query(shapes[drawn], predicate="intersects")
     zone = drawn[zone]
@@ -189,7 +233,9 @@ def outline_overlap(
     whole = np.ones(len(listed))
     whole[drawn] = worth(shapes[drawn])
     # Outlines fit together up to rounding.
-    left = np.flatnonzero(whole - covered > 1e-6 * np.maximum(whole, covered) if whole.any() else covered == 0)
+    left = np.flatnonzero(
+        whole - covered > 1e-6 * np.maximum(whole, covered) if whole.any() else covered == 0
+    )
     left = np.union1d(left, np.flatnonzero(covered == 0))
     found = Overlap.of(
         listed["zone"].to_pylist(),
@@ -199,27 +245,44 @@ def outline_overlap(
         dict(zip(codes.tolist(), worth(outlines).tolist(), strict=True)),
     )
     # The centroid of an outline on both sides of 180 degrees is on neither.
-    middle = np.where(_is_split(outlines), shapely.point_on_surface(outlines), shapely.centroid(outlines))
-    places = dict(zip(codes.tolist(), zip(shapely.get_y(middle), shapely.get_x(middle), strict=True), strict=True))
+    middle = np.where(
+        _is_split(outlines), shapely.point_on_surface(outlines), shapely.centroid(outlines)
+    )
+    places = dict(
+        zip(
+            codes.tolist(),
+            zip(shapely.get_y(middle), shapely.get_x(middle), strict=True),
+            strict=True,
+        )
+    )
     return found.placed(places)
 
 
 def areas_km2(outlines: Outlines) -> Floats:
-    """Areas of outlines in degrees, on a plane at their own latitude: good to 1 % for areas of up to 100 km."""
+    """Areas of outlines in degrees, on a plane at their own latitude.
+
+    Good to 1 % for areas of up to 100 km.
+    """
     bounds = np.nan_to_num(shapely.bounds(outlines))
     middle = (bounds[:, 1] + bounds[:, 3]) / 2
-    return np.asarray(shapely.area(outlines) * _DEGREE_KM**2 * np.cos(np.radians(middle)), dtype=np.float64)
+    return np.asarray(
+        shapely.area(outlines) * _DEGREE_KM**2 * np.cos(np.radians(middle)), dtype=np.float64
+    )
 
 
 def hexagons_around(zones: pa.Table, level: int) -> tuple[NDArray[np.str_], Outlines]:
-    """Returns the H3 cells of a level that cover zones with outlines, for zones that are not made of such cells."""
+    """Returns the H3 cells of a level that cover zones with outlines, for zones that are not made
+    of such cells.
+    """
     shapes = shapely.from_wkb(zones["geometry"].drop_null().to_numpy(zero_copy_only=False))
     size = shapely.area(shapes)
     small = shapes[size <= max(np.quantile(size, 0.9), MOST_AREAS * size.min(initial=np.inf))]
     cells: set[int] = set()
     for part in shapely.get_parts(small):
         middle = part.centroid
-        inside = h3_int.geo_to_cells(part, level) or [h3_int.latlng_to_cell(middle.y, middle.x, level)]
+        inside = h3_int.geo_to_cells(part, level) or [
+            h3_int.latlng_to_cell(middle.y, middle.x, level)
+        ]
         cells.update(*(h3_int.grid_disk(cell, 1) for cell in inside))
     cells64 = np.array(sorted(cells), dtype=np.uint64)
     return _texts(cells64), _hexagons(cells64)

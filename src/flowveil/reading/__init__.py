@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowveil.errors import ParameterError, option
+from flowveil.core.errors import ParameterError, option
+from flowveil.core.slices import check_slice_columns
+from flowveil.core.times import Every
+from flowveil.core.values import P_PERCENT, SHARE, STATISTICS, Numbers
 from flowveil.reading.areas import Area, parse_area
 from flowveil.reading.columns import ROLES, ColumnMap, list_names
+from flowveil.reading.formats import time_and_zones
+from flowveil.reading.numbers import check_separators
 from flowveil.reading.times import check_time_options
-from flowveil.record_keys import SecretKey, as_key
-from flowveil.record_values import P_PERCENT, SHARE, STATISTICS, Numbers
-from flowveil.request import find_setting, settings
-from flowveil.slices import check_slice_columns
-from flowveil.times import Every
+from flowveil.request.request import find_setting, settings
 
 if TYPE_CHECKING:
     from flowveil.zoning.files import ZoneMap
@@ -27,26 +28,36 @@ _CRS_CODE = re.compile(r"[A-Za-z]{2,10}:[0-9A-Za-z_]{1,20}")
 _PROJ_TEXT = re.compile(r"(\+[a-z0-9_]{1,12}(=[A-Za-z0-9_.,:+-]{1,40})? *){2,30}")
 #: Labels of the time steps that can be read alone.
 _LABELS = {"month": re.compile(r"\d{4}-\d{2}"), "day": re.compile(r"\d{4}-\d{2}-\d{2}")}
-#: Settings that a report records under the names that users give; columns, zones and slices are recorded separately.
+_CHECKED = (
+    *("resolution", "max_dropped", "person_case", "outside"),
+    *("thousands", "source_format"),
+)
+#: Settings that a report records under the names that users give; columns, zones and slices are
+#: recorded separately.
 _PLAIN = tuple(one.name for one in settings(call="reading") if one.recorded)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """All settings that determine the flows of a source: the same rows and the same `Reading` give the same flows.
+    """All settings that determine the flows of a source.
 
-    `flowveil.request` describes them all; what differs from what users give:
+    The same rows and the same `Reading` give the same flows.
+
+    `flowveil.request.request` describes them all; what differs from what users give:
 
     Attributes:
         columns: the roles of columns; those that are not named are recognised.
-        outside: None or ``keep``: trips with one end outside the area, in no zone, or with a code that is not on the
-            map are not used, or that end becomes the tile `outside`. Trips with both ends outside are never used.
-        timezone: the zone of local times, for Unix times and times with a zone. Default: the zone of the column; Unix
-            times and times in UTC are refused. After reading, the zone that was used.
-        ask_person: whether to refuse a table with a column that looks like persons if no person is named. Not recorded.
+        outside: None or ``keep``: trips with one end outside the area, in no zone, or with a code
+            that is not on the map are not used, or that end becomes the tile `outside`. Trips with
+            both ends outside are never used.
+        timezone: the zone of local times, for Unix times and times with a zone. Default: the zone
+            of the column; Unix times and times in UTC are refused. After reading, the zone that was
+            used.
+        ask_person: whether to refuse a table with a column that looks like persons if no person is
+            named. Not recorded.
         remote: whether an address of another machine may be read. Not recorded.
-        key: the secret from which record keys are made; None if they are not needed. Only its fingerprint is recorded.
-        between, value_share, p_percent: bounds and rules of the columns of numbers; see `flowveil.record_values`.
+        between, value_share, p_percent: bounds and rules of the columns of numbers; see
+            `flowveil.core.values`.
     """
 
     columns: ColumnMap = field(default_factory=ColumnMap)
@@ -69,45 +80,64 @@ class Reading:
     wide: bool = False
     crs: str | None = None
     decimal_comma: bool = False
+    thousands: str | None = None
+    source_format: str | None = None
+    column_names: tuple[str, ...] = ()
+    pad_codes: bool = False
     ask_person: bool = True
     remote: bool = False
-    key: SecretKey | None = None
     between: tuple[str, ...] = ()
     value_share: float = SHARE
     p_percent: float = P_PERCENT
 
     def __post_init__(self) -> None:
-        for name in ("resolution", "max_dropped", "person_case", "outside"):
+        for name in (
+            "resolution",
+            "max_dropped",
+            "person_case",
+            "outside",
+            "thousands",
+            "source_format",
+        ):
             value = getattr(self, name)
             find_setting(name).check(value.item() if isinstance(value, np.generic) else value)
         if self.outside == "keep" and self.within is None and self.zones is None:
             raise ParameterError(
-                "outside='keep' (--outside keep) needs an area that something can be outside of. Hint: --within."
+                "outside='keep' (--outside keep) needs an area that something can be outside of."
+                " Hint: --within."
             )
         if len(set(self.partition_columns)) < len(self.partition_columns):
             raise ParameterError("A partition column is named twice; each can be named once.")
         if self.crs is not None:
             object.__setattr__(self, "crs", _publishable_crs(self.crs))
-        if self.columns.record_id and self.key is None:
-            raise ParameterError(f"{option('record_id')} is for record keys, which need {option('key_file')}.")
         check_time_options(self.time_format, self.timezone)
+        check_separators(self.thousands, decimal_comma=self.decimal_comma)
         if (self.time_format or self.timezone) and not self.columns.time:
-            raise ParameterError("time_format and timezone (--time-format, --timezone) need a time (--time).")
+            raise ParameterError(
+                "time_format and timezone (--time-format, --timezone) need a time (--time)."
+            )
         if self.columns.by or self.every is not None:
             check_slice_columns(self.columns.by, time=self.slice_time, every=self.every)
         taken = set(self.numbers.columns) & set(self.columns.by) if self.numbers else ()
         if taken:
-            raise ParameterError(f"A slice column and a published number are both called '{min(taken)}'. Rename one.")
+            raise ParameterError(
+                f"A slice column and a published number are both called '{min(taken)}'. Rename one."
+            )
 
     @property
     def numbers(self) -> Numbers | None:
         """The means, totals and medians that cells publish; None without any."""
         columns = {role: getattr(self.columns, role) for role in STATISTICS}
-        return Numbers.from_settings(columns, self.between, share=self.value_share, p_percent=self.p_percent)
+        return Numbers.from_settings(
+            columns, self.between, share=self.value_share, p_percent=self.p_percent
+        )
 
     @property
     def slice_time(self) -> str | None:
-        """The time column, if trips are sliced by it; without a step it is read only for the days of the ledger."""
+        """The time column, if trips are sliced by it.
+
+        Without a step it is read only for the days of the ledger.
+        """
         return None if self.every is None else self.columns.time
 
     @property
@@ -125,29 +155,35 @@ class Reading:
         every: str | None = None,
         partition_columns: str | Iterable[str] = (),
         matrix: str | Iterable[str] = (),
+        column_names: str | Iterable[str] = (),
         between: str | Iterable[str] = (),
         no_person: bool = False,
-        key_file: Any = None,
         **given: Any,
     ) -> Reading:
         """Makes a reading from the arguments of `flowveil.read_slices`."""
         if no_person:
             if given.get("person"):
-                raise ParameterError("person and no_person (--person, --no-person) exclude each other.")
+                raise ParameterError(
+                    "person and no_person (--person, --no-person) exclude each other."
+                )
             given["person"] = ""
+        usual = time_and_zones(given.get("source_format"))
+        zones = _map_of(zones, crs=given.get("crs"), usual=usual[1])
+        if usual[0] is not None and given.get("time") is None and (every or given.get("during")):
+            given["time"] = usual[0]
         columns = ColumnMap.parse(**{role: given.pop(role) for role in ROLES if role in given})
         if given.get("during") is not None:
             every = _step_of_label(given["during"], columns, every)
         return cls(
             columns=columns,
             every=None if every is None else Every.parse(every),
-            zones=_map_of(zones),
+            zones=zones,
             within=parse_area(within),
             outside=None if outside == "drop" else outside,
             partition_columns=list_names(partition_columns),
             matrix=list_names(matrix),
+            column_names=list_names(column_names),
             between=(between,) if isinstance(between, str) else tuple(between),
-            key=as_key(key_file),
             **{name: value for name, value in given.items() if value is not None},
         )
 
@@ -155,8 +191,8 @@ class Reading:
     def from_parameters(cls, parameters: Mapping[str, Any], **changes: Any) -> Reading:
         """Returns the reading of a release, from the parameters in its report.
 
-        Changes are arguments of `read_slices` that differ. They must include the map, if the release has one: a report
-        has only the names of its columns.
+        Changes are arguments of `read_slices` that differ. They must include the map, if the
+        release has one: a report has only the names of its columns.
         """
         columns, slices = parameters.get("columns", {}), parameters.get("slices")
         given: dict[str, Any] = {role: columns[role] for role in ROLES if role in columns}
@@ -165,21 +201,25 @@ class Reading:
             given |= {"every": slices.get("every"), "by_many": slices.get("by_many") is True}
         # The question about persons was answered when the release was made.
         given |= {"ask_person": False, **changes}
-        if given.get("key_file") is None:
-            given.pop("record_id", None)
         if parameters.get("zones"):
             if given.get("zones") is None:
                 raise ParameterError(
-                    "The release was made on a map that it does not contain. Hint: give the map with --zones."
+                    "The release was made on a map that it does not contain. Hint: give the map"
+                    " with --zones."
                 )
             given["zones"] = _map_of(given["zones"], **parameters["zones"])
         return cls.from_arguments(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the settings that `ReadSummary` records: all that change the release, so no time without slices."""
+        """Returns the settings that `ReadSummary` records.
+
+        All that change the release, so no time without slices.
+        """
         used = self
         if self.every is None:
-            used = replace(self, columns=replace(self.columns, time=None), timezone=None, time_format=None)
+            used = replace(
+                self, columns=replace(self.columns, time=None), timezone=None, time_format=None
+            )
         return {
             "columns": used.columns.as_recorded(),
             "resolution": self.resolution if self.zones is None else None,
@@ -187,13 +227,17 @@ class Reading:
             "by_many": self.by_many,
             "within": None if self.within is None else self.within.text,
             "outline": None if self.within is None else self.within.stored,
-            "key": None if self.key is None else self.key.fingerprint,
-            **{name: getattr(used, name) for name in _PLAIN if name not in ("resolution", "within")},
+            **{
+                name: getattr(used, name) for name in _PLAIN if name not in ("resolution", "within")
+            },
         }
 
 
 def _publishable_crs(crs: str) -> str:
-    """Returns a code or a PROJ text of a reference system: it is published, and WKT may contain any words."""
+    """Returns a code or a PROJ text of a reference system.
+
+    It is published, and WKT may contain any words.
+    """
     from pyproj import CRS
     from pyproj.exceptions import CRSError
 
@@ -212,28 +256,41 @@ def _publishable_crs(crs: str) -> str:
         pass
     shown = repr(crs) if len(crs) <= 40 else "another text"
     raise ParameterError(
-        f"crs (--crs) must be a code such as EPSG:25832, or a PROJ or WKT text; found {shown}. Hint: https://epsg.io "
-        "lists codes."
+        f"crs (--crs) must be a code such as EPSG:25832, or a PROJ or WKT text; found {shown}."
+        " Hint: https://epsg.io lists codes."
     )
 
 
 def _step_of_label(during: Any, columns: ColumnMap, every: str | None) -> str:
     """Returns the time step of a label."""
-    named = [name for name, form in _LABELS.items() if isinstance(during, str) and form.fullmatch(during)]
+    named = [
+        name for name, form in _LABELS.items() if isinstance(during, str) and form.fullmatch(during)
+    ]
     if not named:
-        raise ParameterError(f"{option('during')} must be a month such as 2024-01, or a day such as 2024-01-31.")
+        raise ParameterError(
+            f"{option('during')} must be a month such as 2024-01, or a day such as 2024-01-31."
+        )
     if not columns.time or columns.by or every is not None:
         raise ParameterError(
-            f"{option('during')} needs the column of the time ({option('time')}), and makes one matrix: it cannot be "
-            "combined with by or every."
+            f"{option('during')} needs the column of the time ({option('time')}), and makes one"
+            " matrix: it cannot be combined with by or every."
         )
     return named[0]
 
 
-def _map_of(zones: Any, **columns: str) -> ZoneMap | None:
-    """Returns the user's map, read if necessary; None if the tiles are H3 cells."""
+def _map_of(
+    zones: Any, usual: Mapping[str, str] | None = None, **columns: str | None
+) -> ZoneMap | None:
+    """Returns the user's map, read if necessary; None if the tiles are H3 cells.
+
+    ``usual`` are the columns of a layout, which are used if the map has them all.
+    """
     if zones is None:
         return None
-    from flowveil.zoning.files import ZoneMap, read_zones
+    from flowveil.zoning.files import ZoneMap, has_columns, read_zones
 
-    return zones if isinstance(zones, ZoneMap) else read_zones(zones, **columns)
+    if isinstance(zones, ZoneMap):
+        return zones
+    if usual and has_columns(zones, usual.values()):
+        columns = {**usual, **columns}
+    return read_zones(zones, **columns)

@@ -1,8 +1,9 @@
 """Roles of the columns of a trip table (docs/reading.md).
 
-Users name columns, or usual names are recognised: for ends and persons, never for counts and weights, because a wrong
-guess of these would change every cell. A column that looks like persons must be confirmed or denied
-(`refuse_unnamed_persons`): persons who are not counted are not protected. Ambiguous names are not guessed.
+Users name columns, or usual names are recognised: for ends and persons, never for counts and
+weights, because a wrong guess of these would change every cell. A column that looks like persons
+must be confirmed or denied (`refuse_unnamed_persons`): persons who are not counted are not
+protected. Ambiguous names are not guessed.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
-from flowveil.errors import DataError, ParameterError, option, with_value, without_value
-from flowveil.flows import SUM_COLUMNS
-from flowveil.headers import Header, listed, plain_name
+from flowveil.core.errors import DataError, ParameterError, option, with_value, without_value
+from flowveil.core.flows import SUM_COLUMNS
+from flowveil.core.headers import Header, listed, plain_name
+from flowveil.core.values import STATISTICS
+from flowveil.core.vehicles import VEHICLES, names_vehicles
+from flowveil.reading.formats import refuse_known_layout
 from flowveil.reading.sql import MISSING
-from flowveil.record_values import STATISTICS
 
 Pair = tuple[str, str]
 #: Some values of a column, spread over the table.
@@ -24,50 +27,296 @@ Sample = Callable[[str], list[Any]]
 
 #: Words for the two ends of a trip, in names such as ``start_lat`` or ``lat_start``.
 _ENDS: tuple[Pair, ...] = (
-    ("start", "end"), ("origin", "destination"), ("origin", "dest"), ("orig", "dest"), ("o", "d"), ("from", "to"),
-    ("pickup", "dropoff"), ("pu", "do"), ("departure", "arrival"), ("source", "target"), ("src", "dst"),
-    ("startstation", "endstation"), ("pickupcentroid", "dropoffcentroid"), ("0", "1"), ("1", "2"),
-)  # fmt: skip
+    ("start", "end"),
+    ("origin", "destination"),
+    ("origin", "dest"),
+    ("orig", "dest"),
+    ("o", "d"),
+    ("from", "to"),
+    ("pickup", "dropoff"),
+    ("pu", "do"),
+    ("departure", "arrival"),
+    ("source", "target"),
+    ("src", "dst"),
+    ("startstation", "endstation"),
+    ("pickupcentroid", "dropoffcentroid"),
+    ("0", "1"),
+    ("1", "2"),
+)
 _LATITUDES, _LONGITUDES = ("lat", "latitude"), ("lon", "lng", "long", "longitude")
+_AXES = (_LATITUDES, _LONGITUDES)
+#: Projected coordinates, recognised only with a reference system.
+_NORTHINGS, _EASTINGS = ("y", "northing", "ycoord"), ("x", "easting", "xcoord")
 _TILES = ("h3", "hex", "h3cell", "h3index")
+#: Columns of the one place of a sighting.
+_SIGHTED = ("antenna", "antennaid", "cellid", "siteid", "bts", "btsid", "tower", "towerid", "lac")
 #: Ambiguous words: recognised only if the column holds tiles.
 _TILES_IF_HELD = (
-    "", "tile", "cell", "id", "zone", "zoneid", "location", "locationid", "code", "geocode", "taz", "tazid",
-)  # fmt: skip
+    "",
+    "tile",
+    "cell",
+    "id",
+    "zone",
+    "zoneid",
+    "location",
+    "locationid",
+    "code",
+    "geocode",
+    "taz",
+    "tazid",
+)
 PERSONS = (
     "person", "personid", "idperson", "uid", "user", "userid", "participant", "participantid",
     "respondent", "respondentid", "traveler", "travelerid", "traveller", "travellerid",
 )  # fmt: skip
 #: Names of counts, for hints only.
-TRIPS = ("trips", "ntrips", "numtrips", "tripcount", "count", "counts", "flow", "flows", "volume", "s000")
+TRIPS = (
+    "trips",
+    "ntrips",
+    "numtrips",
+    "tripcount",
+    "count",
+    "counts",
+    "flow",
+    "flows",
+    "volume",
+    "s000",
+)
 #: Words in names of columns that identify persons, or what only one person or household uses.
 _PERSONS = frozenset(
-    """
-    person pers user rider customer cust client member subscriber passenger pax participant respondent resp traveller
-    traveler commuter individual indiv resident citizen employee worker student patient driver cardholder household hh
-    device phone mobile imei imsi msisdn iccid sim card smartcard account acct token uid pid ssn passport licence
-    license plate tag transponder email surname visitor mac idfa gaid maid
-    """.split()  # noqa: SIM905  # a list of a word a line would be longer than the file
-)
-#: Words of vehicles, which many persons use one after the other.
-_VEHICLES = frozenset({"vehicle", "car", "taxi", "cab", "bike", "scooter", "truck", "medallion"})
+    [
+        "person",
+        "pers",
+        "user",
+        "rider",
+        "customer",
+        "cust",
+        "client",
+        "member",
+        "subscriber",
+        "passenger",
+        "pax",
+        "participant",
+        "respondent",
+        "resp",
+        "traveller",
+        "traveler",
+        "commuter",
+        "individual",
+        "indiv",
+        "resident",
+        "citizen",
+        "employee",
+        "worker",
+        "student",
+        "patient",
+        "driver",
+        "cardholder",
+        "household",
+        "hh",
+        "device",
+        "phone",
+        "mobile",
+        "imei",
+        "imsi",
+        "msisdn",
+        "iccid",
+        "sim",
+        "card",
+        "smartcard",
+        "account",
+        "acct",
+        "token",
+        "uid",
+        "pid",
+        "ssn",
+        "passport",
+        "licence",
+        "license",
+        "plate",
+        "tag",
+        "transponder",
+        "email",
+        "surname",
+        "visitor",
+        "mac",
+        "idfa",
+        "gaid",
+        "maid",
+        # Abbreviations of surveys, and German, French, Spanish, Italian, Portuguese, Dutch, Nordic.
+        "per",
+        "perno",
+        "persno",
+        "pno",
+        "hhno",
+        "hid",
+        "samn",
+        "sampno",
+        "abo",
+        "kunde",
+        "kunden",
+        "nutzer",
+        "benutzer",
+        "fahrgast",
+        "teilnehmer",
+        "haushalt",
+        "karte",
+        "karten",
+        "kundennummer",
+        "kundennr",
+        "personennummer",
+        "usager",
+        "utilisateur",
+        "voyageur",
+        "abonne",
+        "abonné",
+        "carte",
+        "enquete",
+        "enquêté",
+        "individu",
+        "menage",
+        "ménage",
+        "conducteur",
+        "passager",
+        "usuario",
+        "usuaria",
+        "viajero",
+        "viajera",
+        "persona",
+        "hogar",
+        "tarjeta",
+        "abonado",
+        "cliente",
+        "utente",
+        "viaggiatore",
+        "famiglia",
+        "tessera",
+        "usuário",
+        "utilizador",
+        "pessoa",
+        "cartao",
+        "cartão",
+        "domicilio",
+        "gebruiker",
+        "reiziger",
+        "persoon",
+        "huishouden",
+        "kaart",
+        "klant",
+        "bruker",
+        "kund",
+        "kunde",
+        "resenär",
+        "hushall",
+        "hushåll",
+    ]
+)  # a list of a word a line would be longer than the file
 #: Words of identifiers: ``cab_id`` identifies, ``user_type`` does not.
-_IDENTIFIERS = frozenset({"id", "ids", "no", "nr", "num", "number", "code", "key", "hash", "ident", "identifier"})
+_IDENTIFIERS = frozenset(
+    [
+        "id",
+        "ids",
+        "no",
+        "nr",
+        "num",
+        "number",
+        "code",
+        "key",
+        "hash",
+        "ident",
+        "identifier",
+        "nummer",
+        "numero",
+        "número",
+        "numéro",
+    ]
+)
 #: Words of properties and amounts, which no other word overrides.
 _PROPERTIES = frozenset(
-    """
-    type kind class category categories group segment status casual age sex gender birth year income size count counts
-    total share rate weight factor model make brand agent cost fare price plan os label time date day
-    """.split()  # noqa: SIM905
+    [
+        "type",
+        "kind",
+        "class",
+        "category",
+        "categories",
+        "group",
+        "segment",
+        "status",
+        "casual",
+        "age",
+        "sex",
+        "gender",
+        "birth",
+        "year",
+        "income",
+        "size",
+        "count",
+        "counts",
+        "total",
+        "share",
+        "rate",
+        "weight",
+        "factor",
+        "model",
+        "make",
+        "brand",
+        "agent",
+        "cost",
+        "fare",
+        "price",
+        "plan",
+        "os",
+        "label",
+        "time",
+        "date",
+        "day",
+    ]
 )
 #: Words of identifiers of places or single trips.
 _OTHER_IDENTIFIERS = frozenset(
-    """
-    station stop dock hub zone tile cell h3 hex geohash route line street area tract block node link edge region origin
-    destination start end from to pickup dropoff trip ride journey tour order booking record row event session file
-    """.split()  # noqa: SIM905
+    [
+        "station",
+        "stop",
+        "dock",
+        "hub",
+        "zone",
+        "tile",
+        "cell",
+        "h3",
+        "hex",
+        "geohash",
+        "route",
+        "line",
+        "street",
+        "area",
+        "tract",
+        "block",
+        "node",
+        "link",
+        "edge",
+        "region",
+        "origin",
+        "destination",
+        "start",
+        "end",
+        "from",
+        "to",
+        "pickup",
+        "dropoff",
+        "trip",
+        "ride",
+        "journey",
+        "tour",
+        "order",
+        "booking",
+        "record",
+        "row",
+        "event",
+        "session",
+        "file",
+    ]
 )
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_WORDS = re.compile(r"[A-ZÀ-Þ]+(?![a-zß-ÿ])|[A-ZÀ-Þ]?[a-zß-ÿ]+")
 #: A hash or another generated identifier.
 _HASHED = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[0-9A-Za-z+/=_-]{8,}")
 _DECIMAL = re.compile(r"[+-]?[0-9]*[.][0-9]*[1-9][0-9]*")
@@ -87,10 +336,12 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class ColumnMap:
-    """Column names by role; None if not named, an empty text if the user says that there is no such column.
+    """Column names by role.
 
-    Ends are a latitude and a longitude each, or tiles. A weight is that of all trips of a row. `flowveil.request`
-    describes the roles.
+    None if not named, an empty text if the user says that there is no such column.
+
+    Ends are a latitude and a longitude each, or tiles. A weight is that of all trips of a row.
+    `flowveil.request.request` describes the roles.
     """
 
     origin: Pair | None = None
@@ -102,22 +353,30 @@ class ColumnMap:
     trips: str | None = None
     by: tuple[str, ...] = ()
     time: str | None = None
-    record_id: str | None = None
     mean: tuple[str, ...] = ()
     total_of: tuple[str, ...] = ()
     median: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        pairs = ("origin", "destination", "coordinates"), ("origin_tile", "destination_tile", "tiles")
+        pairs = (
+            ("origin", "destination", "coordinates"),
+            (
+                "origin_tile",
+                "destination_tile",
+                "tiles",
+            ),
+        )
         for one, other, what in pairs:
             given, lacking = (one, other) if getattr(self, one) is not None else (other, one)
             if getattr(self, given) is not None and getattr(self, lacking) is None:
                 raise ParameterError(
-                    f"{given!r} is given without {lacking!r}; {what} are needed for both ends, or for "
-                    "neither: then known column names are recognised."
+                    f"{given!r} is given without {lacking!r}; {what} are needed for both ends, or"
+                    " for neither: then known column names are recognised."
                 )
         if self.origin is not None and self.origin_tile is not None:
-            raise ParameterError("The ends are given both as coordinates and as tiles; give one of the two.")
+            raise ParameterError(
+                "The ends are given both as coordinates and as tiles; give one of the two."
+            )
         if len(set(self.ends)) < len(self.ends):
             raise ParameterError(
                 f"One column is named twice for the ends of a trip: {listed(self.ends)}. "
@@ -140,7 +399,10 @@ class ColumnMap:
             destination=parse_pair(destination, role="destination"),
             origin_tile=origin_tile or None,
             destination_tile=destination_tile or None,
-            **{name: list_names(value) if name in LISTS else value for name, value in others.items()},  # type: ignore[arg-type]
+            **{
+                name: list_names(value) if name in LISTS else value
+                for name, value in others.items()
+            },  # type: ignore[arg-type]
         )
 
     @property
@@ -159,12 +421,17 @@ class ColumnMap:
 
     def names(self) -> tuple[str, ...]:
         """Returns every column that is used, the ends first."""
-        counted = (self.person, *self.added.values(), self.trips, self.record_id)
-        return (*self.ends, *(name for name in counted if name), *self.value_names(), *self.slice_names())
+        counted = (self.person, *self.added.values(), self.trips)
+        return (
+            *self.ends,
+            *(name for name in counted if name),
+            *self.value_names(),
+            *self.slice_names(),
+        )
 
     @property
     def added(self) -> dict[str, str]:
-        """The named columns of `flowveil.flows.SUM_COLUMNS`, by role."""
+        """The named columns of `flowveil.core.flows.SUM_COLUMNS`, by role."""
         return {role: name for role in SUM_COLUMNS if (name := getattr(self, role))}
 
     def value_names(self) -> tuple[str, ...]:
@@ -193,7 +460,11 @@ LISTS = ("by", *STATISTICS)
 
 def list_names(value: str | Iterable[str] | None) -> tuple[str, ...]:
     """Returns column names from a list, or from a text with commas."""
-    return tuple(n.strip() for n in value.split(",") if n.strip()) if isinstance(value, str) else tuple(value or ())
+    return (
+        tuple(n.strip() for n in value.split(",") if n.strip())
+        if isinstance(value, str)
+        else tuple(value or ())
+    )
 
 
 def parse_pair(value: str | Sequence[str] | None, *, role: str) -> Pair | None:
@@ -203,9 +474,9 @@ def parse_pair(value: str | Sequence[str] | None, *, role: str) -> Pair | None:
     parts = [p.strip() for p in value.split(",")] if isinstance(value, str) else list(value)
     if len(parts) != 2 or not all(isinstance(p, str) and p for p in parts):
         raise ParameterError(
-            f"{role!r} must name a latitude and a longitude column, found {len(parts)} "
-            f"name{'' if len(parts) == 1 else 's'}. Allowed: 'lat_column,lon_column' or a pair of names. "
-            f"Hint: for a column of H3 cells use '{role}_tile' (--{role}-tile)."
+            f"{role!r} must name a latitude and a longitude column, found {len(parts)}"
+            f" name{'' if len(parts) == 1 else 's'}. Allowed: 'lat_column,lon_column' or a pair of"
+            f" names. Hint: for a column of H3 cells use '{role}_tile' (--{role}-tile)."
         )
     return (parts[0], parts[1])
 
@@ -216,23 +487,29 @@ def complete(
     *,
     holds_tiles: Callable[[str], bool],
     cells: bool = True,
+    projected: bool = False,
     partitions: Sequence[str] = (),
     sample: Sample = lambda _: [],
 ) -> ColumnMap:
     """Checks the named columns and recognises both ends and the person among the others.
 
-    ``holds_tiles`` says whether a column's first values are tiles, for ambiguous names only. If tiles are not H3
-    ``cells``, their columns are recognised by content, before coordinates. Only slices may use ``partitions``, from
-    paths of files. Names that recur in a ``sample`` of the values are not quoted.
+    ``holds_tiles`` says whether a column's first values are tiles, for ambiguous names only. If
+    tiles are not H3 ``cells``, their columns are recognised by content, before coordinates. Only
+    slices may use ``partitions``, from paths of files. Names that recur in a ``sample`` of the
+    values are not quoted.
     """
     header = Header(names, below=map(sample, names))
     named = _resolve(wanted, header)
     _refuse_partitions(named, partitions)
     in_files = [name for name in names if name not in partitions]
     if not named.ends:
-        named = _recognise_ends(named, in_files, holds_tiles, header, cells=cells)
+        named = _recognise_ends(
+            named, in_files, holds_tiles, header, cells=cells, projected=projected
+        )
     if named.person is None:
-        found = [name for name in in_files if plain_name(name) in PERSONS and name not in named.names()]
+        found = [
+            name for name in in_files if plain_name(name) in PERSONS and name not in named.names()
+        ]
         if len(found) > 1:
             raise DataError(
                 f"Several columns could be the person: {listed(found)}. "
@@ -240,12 +517,18 @@ def complete(
             )
         named = replace(named, person=found[0] if found else None)
     header.refuse_doubled(named.names())
-    other_roles = {*named.ends, *named.added.values(), named.person, named.trips, named.record_id, named.time}
+    other_roles = {
+        *named.ends,
+        *named.added.values(),
+        named.person,
+        named.trips,
+        named.time,
+    }
     twice = [name for name in named.value_names() if name in other_roles]
     if twice:
         raise ParameterError(
-            f"Column {listed(twice)} says where, when or how much a trip is, or who made it; means, totals and medians "
-            "of it would reveal more than cells may. Allowed: other columns."
+            f"Column {listed(twice)} says where, when or how much a trip is, or who made it; means,"
+            " totals and medians of it would reveal more than cells may. Allowed: other columns."
         )
     persons = [n for n in named.slice_names() if n == named.person or plain_name(n) in PERSONS]
     if persons:
@@ -267,7 +550,8 @@ def _resolve(wanted: ColumnMap, header: Header) -> ColumnMap:
     header.refuse_missing(map(spelled, wanted.names()))
     given = {role: getattr(wanted, role) for role in ROLES if getattr(wanted, role) is not None}
     changes: dict[str, Any] = {
-        role: spelled(value) if isinstance(value, str) else tuple(map(spelled, value)) for role, value in given.items()
+        role: spelled(value) if isinstance(value, str) else tuple(map(spelled, value))
+        for role, value in given.items()
     }
     return replace(wanted, **changes)
 
@@ -279,7 +563,9 @@ def _recognise_ends(
     header: Header,
     *,
     cells: bool,
+    projected: bool,
 ) -> ColumnMap:
+    axes = (_LATITUDES + _NORTHINGS, _LONGITUDES + _EASTINGS) if projected else _AXES
     by_key: dict[str, list[str]] = {}
     for name in names:
         by_key.setdefault(plain_name(name), []).append(name)
@@ -288,10 +574,12 @@ def _recognise_ends(
         return [
             replace(named, origin=o, destination=d)
             for start, end in _ENDS
-            for o, d in _alike(_coordinates(by_key, start), _coordinates(by_key, end))
+            for o, d in _alike(_coordinates(by_key, start, axes), _coordinates(by_key, end, axes))
         ]
 
-    def tiles(words: Iterable[str], holds: Callable[[str], bool] = lambda _: True) -> list[ColumnMap]:
+    def tiles(
+        words: Iterable[str], holds: Callable[[str], bool] = lambda _: True
+    ) -> list[ColumnMap]:
         return [
             replace(named, origin_tile=o, destination_tile=d)
             for start, end in _ENDS
@@ -305,44 +593,71 @@ def _recognise_ends(
         found = tiles(_TILES_IF_HELD, holds_tiles) or coordinates()
     found = list(dict.fromkeys(found))
     if not found:
-        held = [] if cells else [name for name in names if holds_tiles(name)]
+        refuse_known_layout(names)
+        # A blank name and one that occurs twice name no column.
+        nameable = [name for name in names if name.strip() and names.count(name) == 1]
+        held = [] if cells else [name for name in nameable if holds_tiles(name)]
         if len(held) > 1:
             raise DataError(
-                f"Columns that hold codes of the map: {listed(held)}; which are the two ends is not known. Hint: "
-                f"{with_value('origin_tile', held[0])} {with_value('destination_tile', held[1])}."
+                f"Columns that hold codes of the map: {listed(held)}; which are the two ends is not"
+                f" known. Hint: {with_value('origin_tile', held[0])}"
+                f" {with_value('destination_tile', held[1])}."
             )
         if _are_points(by_key):
             raise DataError(
-                "These are points, not trips: each row has one place and a time. Hint: make trips of them first with "
-                "`flowveil prepare gps INPUT --out trips.parquet`."
+                "These are points, not trips: each row has one place and a time. Hint: make trips"
+                " of them first with `flowveil prepare gps INPUT --out trips.parquet`."
+            )
+        if _are_sightings(by_key):
+            raise DataError(
+                "These are sightings, not trips: each row has one antenna or stop and a time. Hint:"
+                " make trips of them first with `flowveil prepare cdr INPUT --antennas PLACES --out"
+                " trips.parquet`."
             )
         raise DataError(
-            "The columns of the two ends are not recognised. "
-            f"{header.described()} Recognised are names such as start_lat, start_lon, end_lat, "
-            "end_lon, pickup_latitude, dropoff_latitude, o_lat, d_lat, start_h3, end_h3. Hint: name them "
-            "with origin='lat,lon' and destination='lat,lon' (--origin, --destination), or origin_tile and "
-            "destination_tile (--origin-tile, --destination-tile)."
+            f"The columns of the two ends are not recognised. {header.described()} Recognised are"
+            " names such as start_lat, start_lon, end_lat, end_lon, pickup_latitude,"
+            " dropoff_latitude, o_lat, d_lat, start_h3, end_h3. Hint: name them with"
+            " origin='lat,lon' and destination='lat,lon' (--origin, --destination), or origin_tile"
+            " and destination_tile (--origin-tile, --destination-tile)."
         )
     if len(found) > 1:
         choices = "; ".join(f"{listed(f.ends)}" for f in found)
         raise DataError(
-            f"Several columns could be the two ends: {choices}. Hint: say which with origin and "
-            "destination (--origin, --destination), or origin_tile and destination_tile (--origin-tile, "
-            "--destination-tile)."
+            f"Several columns could be the two ends: {choices}. Hint: say which with origin and"
+            " destination (--origin, --destination), or origin_tile and destination_tile"
+            " (--origin-tile, --destination-tile)."
         )
     return found[0]
 
 
 def _are_points(by_key: Mapping[str, Sequence[str]]) -> bool:
-    """Returns whether the columns are those of GPS points: one latitude, one longitude, and a time."""
-    places = [sum(len(by_key.get(word, ())) for word in words) for words in (_LATITUDES, _LONGITUDES)]
+    """Returns whether the columns are those of GPS points.
+
+    One latitude, one longitude, and a time.
+    """
+    places = [
+        sum(len(by_key.get(word, ())) for word in words) for words in (_LATITUDES, _LONGITUDES)
+    ]
     return places == [1, 1] and any(re.search("time|date|stamp|^ts$", key) for key in by_key)
+
+
+def _are_sightings(by_key: Mapping[str, Sequence[str]]) -> bool:
+    """Returns whether the columns are those of sightings of a phone or card: one place by its code,
+    and a time.
+    """
+    places = sum(len(by_key.get(word, ())) for word in _SIGHTED)
+    return places == 1 and any(re.search("time|date|stamp|^ts$", key) for key in by_key)
 
 
 def _refuse_partitions(named: ColumnMap, partitions: Sequence[str]) -> None:
     for role in ROLES:
         columns = getattr(named, role) or ()
-        wrong = [name for name in ((columns,) if isinstance(columns, str) else columns) if name in partitions]
+        wrong = [
+            name
+            for name in ((columns,) if isinstance(columns, str) else columns)
+            if name in partitions
+        ]
         if wrong and role not in ("by", "time"):
             raise ParameterError(
                 f"Column {listed(wrong)} comes from the path of the files and cannot be the "
@@ -352,7 +667,9 @@ def _refuse_partitions(named: ColumnMap, partitions: Sequence[str]) -> None:
 
 
 def _spelled(by_key: dict[str, list[str]], end: str, words: Iterable[str]) -> list[tuple[str, str]]:
-    """Returns columns named after an end and one of the words, in either order, with the pattern of the name."""
+    """Returns columns named after an end and one of the words, in either order, with the pattern of
+    the name.
+    """
     found: dict[str, str] = {}
     for word in words:
         for key, shape in ((end + word, f"end+{word}"), (word + end, f"{word}+end")):
@@ -363,11 +680,13 @@ def _spelled(by_key: dict[str, list[str]], end: str, words: Iterable[str]) -> li
     return [(shape, name) for name, shape in found.items()]
 
 
-def _coordinates(by_key: dict[str, list[str]], end: str) -> list[tuple[str, Pair]]:
+def _coordinates(
+    by_key: dict[str, list[str]], end: str, axes: tuple[Sequence[str], Sequence[str]]
+) -> list[tuple[str, Pair]]:
     return [
         (f"{lat_shape},{lon_shape}", (lat, lon))
-        for lat_shape, lat in _spelled(by_key, end, _LATITUDES)
-        for lon_shape, lon in _spelled(by_key, end, _LONGITUDES)
+        for lat_shape, lat in _spelled(by_key, end, axes[0])
+        for lon_shape, lon in _spelled(by_key, end, axes[1])
     ]
 
 
@@ -378,20 +697,31 @@ def _alike(starts: list[tuple[str, _T]], ends: list[tuple[str, _T]]) -> list[tup
 
 
 def refuse_unnamed_persons(used: ColumnMap, names: Sequence[str], *, sample: Sample) -> None:
-    """Raises ParameterError if a column looks like persons and the user said nothing about persons."""
-    found = [name for name in _free(used, names) if used.person is None and _looks_like_persons(name, sample)]
+    """Raises ParameterError if a column looks like persons and the user said nothing about
+    persons.
+    """
+    found = [
+        name
+        for name in _free(used, names)
+        if used.person is None and _looks_like_persons(name, sample)
+    ]
     if not found:
         return
     name = found[0] if found[0] in _header(names, sample).quotable else "COLUMN"
     raise ParameterError(
-        f"{'Columns look' if len(found) > 1 else 'A column looks'} like persons ({_named(found, names, sample)}), and "
-        f"no person is named, so people would not be protected. Say which: {with_value('person', name)} protects "
-        f"people; {without_value('person')} says that no column identifies persons."
+        f"{'Columns look' if len(found) > 1 else 'A column looks'} like persons"
+        f" ({_named(found, names, sample)}), and no person is named, so people would not be"
+        f" protected. Say which: {with_value('person', name)} protects"
+        f" {'vehicles, not the people in them' if names_vehicles(found[0]) else 'people'};"
+        f" {without_value('person')} says that no column identifies persons."
     )
 
 
 def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample) -> Iterator[str]:
-    """Yields sentences on unused columns that may be needed; arguments as for `refuse_unnamed_persons`."""
+    """Yields sentences on unused columns that may be needed.
+
+    Arguments as for `refuse_unnamed_persons`.
+    """
     free = _free(used, names)
     for role, column in SUM_COLUMNS.items():
         found = [name for name in free if plain_name(name) in column.usual]
@@ -403,24 +733,33 @@ def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample) -> Iterator[
     # Rows with a weight are sampled trips. Among coordinates, only a usual name may be a count.
     if used.trips is None and used.weight is None:
         summed = {name for column in SUM_COLUMNS.values() for name in column.usual}
-        others = [name for name in free if plain_name(name) not in summed and not _may_identify(name)]
+        others = [
+            name for name in free if plain_name(name) not in summed and not _may_identify(name)
+        ]
         found = [name for name in free if plain_name(name) in TRIPS]
         if used.has_tiles and not found:
             found = [name for name in others if _are_counts(sample(name))]
         if found:
             yield (
-                "Every row is counted as one trip, because no column with the number of trips was named; columns that "
-                f"hold numbers: {_named(found, names, sample)}. Hint: {option('trips')} names it; {option('weight')}, "
-                "if it is an expansion factor."
+                "Every row is counted as one trip, because no column with the number of trips was"
+                f" named; columns that hold numbers: {_named(found, names, sample)}. Hint:"
+                f" {option('trips')} names it; {option('weight')}, if it is an expansion factor."
             )
     if used.person is None:
         found = [
             name
             for name in free
-            if plain_name(name) in PERSONS or _looks_like_persons(name, sample) or _identifies(name, sample, _VEHICLES)
+            if plain_name(name) in PERSONS
+            or _looks_like_persons(name, sample)
+            or _identifies(name, sample, VEHICLES)
         ]
         listed = f" Columns that look like one: {_named(found, names, sample)}." if found else ""
-        yield f"No person column was recognised, so people are not counted.{listed} Hint: {option('person')} names one."
+        yield (
+            f"No person column was recognised, so people are not counted.{listed} Hint:"
+            f" {option('person')} names one."
+            + " A column of vehicles protects vehicles, not people."
+            * any(map(names_vehicles, found))
+        )
 
 
 def _free(used: ColumnMap, names: Sequence[str]) -> list[str]:
@@ -432,7 +771,10 @@ def _free(used: ColumnMap, names: Sequence[str]) -> list[str]:
 
 
 def _header(names: Sequence[str], sample: Sample) -> Header:
-    """Returns the header of a table whose ends were found by name; so it is one, unless a name looks like a value."""
+    """Returns the header of a table whose ends were found by name.
+
+    So it is one, unless a name looks like a value.
+    """
     return Header(names, declared=not Header(names, below=map(sample, names)).has_values)
 
 
@@ -445,10 +787,17 @@ def _words_of(name: str) -> set[str]:
     """Returns the words of a name; splits compounds such as ``userid``."""
     words = {part.casefold() for part in _WORDS.findall(name)}
     for word in tuple(words):
-        stem = next((end for end in ("id", "no", "nr", "hash") if word.endswith(end) and word != end), None)
-        if stem and word.removesuffix(stem) in _PERSONS | _VEHICLES:
+        stem = next(
+            (
+                end
+                for end in ("id", "no", "nr", "nummer", "hash")
+                if word.endswith(end) and word != end
+            ),
+            None,
+        )
+        if stem and word.removesuffix(stem) in _PERSONS | VEHICLES:
             words |= {word.removesuffix(stem), stem}
-        if word.startswith("id") and word[2:] in _PERSONS | _VEHICLES:
+        if word.startswith("id") and word[2:] in _PERSONS | VEHICLES:
             words |= {word[2:], "id"}
     return words
 
@@ -468,11 +817,13 @@ def _are_counts(values: Sequence[Any]) -> bool:
 
 
 def _looks_like_persons(name: str, sample: Sample) -> bool:
-    """Returns whether a column identifies persons, by its name or by hashes that recur under a neutral name."""
+    """Returns whether a column identifies persons, by its name or by hashes that recur under a
+    neutral name.
+    """
     words = _words_of(name)
     if words & _PERSONS:
         return _identifies(name, sample, _PERSONS)
-    if words & (_OTHER_IDENTIFIERS | _VEHICLES | _PROPERTIES):
+    if words & (_OTHER_IDENTIFIERS | VEHICLES | _PROPERTIES):
         return False
     texts = _texts(sample(name))
     distinct = set(texts)
@@ -482,7 +833,9 @@ def _looks_like_persons(name: str, sample: Sample) -> bool:
 
 
 def _may_identify(name: str) -> bool:
-    """Returns whether a name such as ``household_id`` is one of identifiers, whose numbers are never counts."""
+    """Returns whether a name such as ``household_id`` is one of identifiers, whose numbers are
+    never counts.
+    """
     words = _words_of(name)
     return bool(words & _IDENTIFIERS or (words & _PERSONS and not words & _PROPERTIES))
 
@@ -497,8 +850,10 @@ def _identifies(name: str, sample: Sample, of: frozenset[str]) -> bool:
         return False
     if words & _IDENTIFIERS:
         return len(set(texts)) >= 2
-    # Small numbers with many zeros under a name such as ``car_driver`` are counts of a mode. A person numbered 0 is
-    # one of many.
-    if texts.count("0") * _ZEROS_OF_COUNTS >= len(texts) and all(re.fullmatch(r"\d{1,5}", text) for text in texts):
+    # Small numbers with many zeros under a name such as ``car_driver`` are counts of a mode. A
+    # person numbered 0 is one of many.
+    if texts.count("0") * _ZEROS_OF_COUNTS >= len(texts) and all(
+        re.fullmatch(r"\d{1,5}", text) for text in texts
+    ):
         return False
     return len(set(texts)) >= _FEWEST_IDENTIFIED

@@ -1,4 +1,7 @@
-"""A private DuckDB that works out of core. Its messages quote the input, so they are replaced by flowveil's."""
+"""A private DuckDB that works out of core.
+
+Its messages quote the input, so they are replaced by flowveil's.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from flowveil.errors import DataError, FlowveilError, option
-from flowveil.output import scratch_folder
-from flowveil.reading.limits import duckdb_settings, temporary_folder
+from flowveil.core.errors import DataError, FlowveilError, option
+from flowveil.system.limits import duckdb_settings, temporary_folder
+from flowveil.system.output import scratch_folder
 
 #: Less than DuckDB's default of 0.8, because the flows need memory as well.
 MEMORY_SHARE = 0.6
@@ -26,7 +29,10 @@ def open_database(threads: int | None) -> Iterator[Any]:
     with ExitStack() as stack:
         # Closed before its folder is removed.
         folder = stack.enter_context(scratch_folder(parent=temporary_folder()))
-        config: dict[str, Any] = {"temp_directory": str(folder), "autoinstall_known_extensions": False}
+        config: dict[str, Any] = {
+            "temp_directory": str(folder),
+            "autoinstall_known_extensions": False,
+        }
         config |= duckdb_settings()
         if threads is not None:
             config["threads"] = threads
@@ -58,8 +64,15 @@ def in_own_words(label: str) -> Iterator[None]:
         raise
     except Exception as error:
         # The message of any library that read the source may quote a row.
-        foreign = type(error).__module__.partition(".")[0] in ("polars", "pandas", "pyarrow", "_csv")
-        if not (foreign or isinstance(error, duckdb.Error | pa.ArrowException | OSError | RuntimeError)):
+        foreign = type(error).__module__.partition(".")[0] in (
+            "polars",
+            "pandas",
+            "pyarrow",
+            "_csv",
+        )
+        if not (
+            foreign or isinstance(error, duckdb.Error | pa.ArrowException | OSError | RuntimeError)
+        ):
             raise
         # Ctrl-C during a query is raised by DuckDB, or by Arrow's stream over it, as one of these.
         chain = (error.__cause__, error.__context__)
@@ -68,8 +81,9 @@ def in_own_words(label: str) -> Iterator[None]:
         line = re.search(r"\bLine: (\d+)", str(error))
         where = f" Line {line[1]} is the first that cannot be read." if line else ""
         raise DataError(
-            f"{label} cannot be read as a table.{where} Every line needs as many columns as the first, "
-            "quotes that are closed, and text in UTF-8. Hint: is the file complete, and saved as UTF-8?"
+            f"{label} cannot be read as a table.{where} Every line needs as many columns as the"
+            " first, quotes that are closed, and text in UTF-8. Hint: is the file complete, and"
+            " saved as UTF-8?"
         ) from None
 
 

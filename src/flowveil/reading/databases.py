@@ -1,93 +1,49 @@
 """Reads tables and queries of databases as streams of Arrow batches.
 
-Addresses are ``duckdb:FILE?table=NAME``, ``sqlite:FILE?query=SELECT ...`` and ``postgresql://host/db?table=NAME``. They
-never hold a secret: passwords come from the environment or the password file of PostgreSQL. Databases are opened for
-reading only. Messages name the kind of the database, and never quote a server or driver: that could repeat a row, a
-host or a secret.
+Addresses are ``duckdb:FILE?table=NAME``, ``sqlite:FILE?query=SELECT ...`` and
+``postgresql://host/db?table=NAME``. They never hold a secret: passwords come from the environment
+or the password file of PostgreSQL. Databases are opened for reading only. Messages name the kind of
+the database, and never quote a server or driver: that could repeat a row, a host or a secret.
 """
 
 from __future__ import annotations
 
-import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from flowveil.errors import DataError, MissingExtraError, ParameterError
+from flowveil.core.errors import DataError, MissingExtraError, ParameterError
 from flowveil.reading.database import batches_of
 from flowveil.reading.sql import quoted_name
+from flowveil.request.database_address import DatabaseAddress
 
-_SCHEMES = re.compile(r"(duckdb|sqlite):(?!//)|(postgresql|postgres)://")
 _BATCH_ROWS = 100_000
 _NAMES = {"duckdb": "DuckDB", "sqlite": "SQLite", "postgresql": "PostgreSQL"}
-_FORM = "Allowed: duckdb:FILE?table=NAME, sqlite:FILE?query=SELECT ..., postgresql://host/db?table=NAME."
 
 
-@dataclass(frozen=True)
-class DatabaseAddress:
-    """A table or the rows of a query in a database of kind ``duckdb``, ``sqlite`` or ``postgresql``.
-
-    The place is a file, or host and database as ``postgresql://host/db``. A table may have its schema before a dot.
-    """
-
-    kind: str
-    place: str
-    table: str | None
-    query: str | None
-
-    @property
-    def text(self) -> str:
-        """The address in the form that users write."""
-        chosen = f"table={self.table}" if self.query is None else f"query={self.query}"
-        return f"{self.place}?{chosen}" if self.kind == "postgresql" else f"{self.kind}:{self.place}?{chosen}"
-
-    @property
-    def sql(self) -> str:
-        """The SELECT that reads the rows."""
-        return self.query or "SELECT * FROM " + ".".join(map(quoted_name, str(self.table).split(".")))
-
-    def moved(self, move: Callable[[str], str]) -> str:
-        """Returns the address with the path of its file changed; the address of a server stays the same."""
-        return self.text if self.kind == "postgresql" else replace(self, place=move(self.place)).text
-
-
-def database_address(source: str) -> DatabaseAddress | None:
-    """Returns the address in a text; None if it is a path or an address of files."""
-    scheme = _SCHEMES.match(source)
-    if scheme is None:
-        return None
-    place, _, chosen = source.partition("?")
-    kind = "postgresql" if scheme[2] else scheme[1]
-    if kind == "postgresql":
-        if ":" in place.partition("://")[2].rpartition("@")[0]:
-            raise ParameterError(
-                "The address of the input holds a password, which would end up in logs and recipes. Hint: leave it "
-                "out and use the environment (PGPASSWORD) or the password file (~/.pgpass)."
-            )
-        place = f"postgresql://{place.partition('://')[2]}"
-    else:
-        place = place.partition(":")[2]
-    name, _, value = chosen.partition("=")
-    if name not in ("table", "query") or not value.strip() or not place.removeprefix("postgresql://"):
-        raise ParameterError(f"The address of a database needs a place and a table or a query. {_FORM}")
-    if name == "query" and not re.match(r"\s*(select|with)\b", value, re.IGNORECASE):
-        raise ParameterError("The query of an input must be a SELECT.")
-    return DatabaseAddress(kind, place, value if name == "table" else None, value if name == "query" else None)
+def select_of(address: DatabaseAddress) -> str:
+    """The SELECT that reads the rows of an address."""
+    return address.query or "SELECT * FROM " + ".".join(
+        map(quoted_name, str(address.table).split("."))
+    )
 
 
 def read_address(address: DatabaseAddress) -> pa.RecordBatchReader:
     """Opens the table or query of an address as a stream, which closes its database at the end."""
     if address.kind != "postgresql" and not Path(address.place).expanduser().is_file():
         raise ParameterError(f"The {_NAMES[address.kind]} file '{address.place}' does not exist.")
-    return {"duckdb": _read_duckdb, "sqlite": _read_sqlite, "postgresql": _read_postgresql}[address.kind](address)
+    return {"duckdb": _read_duckdb, "sqlite": _read_sqlite, "postgresql": _read_postgresql}[
+        address.kind
+    ](address)
 
 
-def _stream(schema: pa.Schema, batches: Iterable[pa.RecordBatch], *closed: Any) -> pa.RecordBatchReader:
+def _stream(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], *closed: Any
+) -> pa.RecordBatchReader:
     def until_closed() -> Iterator[pa.RecordBatch]:
         try:
             yield from batches
@@ -107,12 +63,17 @@ def _refused(address: DatabaseAddress, hint: str) -> DataError:
 def _read_duckdb(address: DatabaseAddress) -> pa.RecordBatchReader:
     import duckdb
 
-    config: dict[str, Any] = {"autoinstall_known_extensions": "false", "enable_external_access": "false"}
+    config: dict[str, Any] = {
+        "autoinstall_known_extensions": "false",
+        "enable_external_access": "false",
+    }
     try:
         con = duckdb.connect(str(Path(address.place).expanduser()), read_only=True, config=config)
-        reader = batches_of(con.sql(address.sql), _BATCH_ROWS)
+        reader = batches_of(con.sql(select_of(address)), _BATCH_ROWS)
     except duckdb.Error:
-        raise _refused(address, "check the name, and that no other program is writing to the file.") from None
+        raise _refused(
+            address, "check the name, and that no other program is writing to the file."
+        ) from None
     return _stream(reader.schema, reader, con)
 
 
@@ -121,15 +82,20 @@ def _read_sqlite(address: DatabaseAddress) -> pa.RecordBatchReader:
     path = Path(address.place).expanduser().absolute()
     con = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, check_same_thread=False)
     try:
-        cursor = con.execute(address.sql)
+        cursor = con.execute(select_of(address))
     except sqlite3.Error:
         con.close()
-        raise _refused(address, "check the name, and that the file is an SQLite database.") from None
+        raise _refused(
+            address, "check the name, and that the file is an SQLite database."
+        ) from None
     schema = pa.schema([(column[0], pa.string()) for column in cursor.description])
 
     def batches() -> Iterator[pa.RecordBatch]:
         while rows := cursor.fetchmany(_BATCH_ROWS):
-            columns = [pa.array([_text(value) for value in column], pa.string()) for column in zip(*rows, strict=True)]
+            columns = [
+                pa.array([_text(value) for value in column], pa.string())
+                for column in zip(*rows, strict=True)
+            ]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     return _stream(schema, batches(), cursor, con)
@@ -146,29 +112,34 @@ def _read_postgresql(address: DatabaseAddress) -> pa.RecordBatchReader:
         from adbc_driver_postgresql import dbapi
     except ImportError:
         raise MissingExtraError(
-            "Reading from PostgreSQL needs a driver that is not installed. Hint: pip install 'flowveil[postgres]'."
+            "Reading from PostgreSQL needs a driver that is not installed. Hint: pip install"
+            " 'flowveil[postgres]'."
         ) from None
     try:
         con = dbapi.connect(address.place)
     except dbapi.Error:
         raise DataError(
-            "The PostgreSQL database of the input cannot be opened. Hint: check host and database; user and password "
-            "come from PGUSER and PGPASSWORD, or from ~/.pgpass."
+            "The PostgreSQL database of the input cannot be opened. Hint: check host and database;"
+            " user and password come from PGUSER and PGPASSWORD, or from ~/.pgpass."
         ) from None
     try:
         with closing(con.cursor()) as first:
             first.execute("SET TRANSACTION READ ONLY")
         cursor = con.cursor()
-        cursor.execute(address.sql)
+        cursor.execute(select_of(address))
         reader = cursor.fetch_record_batch()
     except dbapi.Error:
         con.close()
         raise _refused(address, "check the name, and that this user may read it.") from None
     # Types without a counterpart in Arrow, such as numeric, arrive as text.
-    schema = pa.schema([(one.name, getattr(one.type, "storage_type", one.type)) for one in reader.schema])
+    schema = pa.schema(
+        [(one.name, getattr(one.type, "storage_type", one.type)) for one in reader.schema]
+    )
 
     batches = (
-        pa.RecordBatch.from_arrays([getattr(column, "storage", column) for column in batch.columns], schema=schema)
+        pa.RecordBatch.from_arrays(
+            [getattr(column, "storage", column) for column in batch.columns], schema=schema
+        )
         for batch in reader
     )
     return _stream(schema, batches, cursor, con)

@@ -1,9 +1,9 @@
 """Matrices as tables of trips: OMX files, and text files with a column for each destination.
 
-Matrices are never added up (files of transport models hold minutes and kilometres too): their names are an attribute to
-slice by. OMX files (HDF5) are untrusted: they can hold pickled objects, links to other files, types with code and
-plug-in filters. No attribute is read, and `_check_file` refuses everything but plain numbers and texts of bounded size
-that are stored in this file.
+Matrices are never added up (files of transport models hold minutes and kilometres too): their names
+are an attribute to slice by. OMX files (HDF5) are untrusted: they can hold pickled objects, links
+to other files, types with code and plug-in filters. No attribute is read, and `_check_file` refuses
+everything but plain numbers and texts of bounded size that are stored in this file.
 """
 
 from __future__ import annotations
@@ -18,15 +18,28 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from flowveil.errors import DataError, MissingExtraError, ParameterError, did_you_mean, with_value
-from flowveil.flows import SUM_COLUMNS
-from flowveil.headers import listed
+from flowveil.core.errors import (
+    DataError,
+    MissingExtraError,
+    ParameterError,
+    did_you_mean,
+    with_value,
+)
+from flowveil.core.flows import SUM_COLUMNS
+from flowveil.core.headers import listed
 from flowveil.reading import Reading
 from flowveil.reading.sql import quoted_text
 
 #: The columns of a matrix as a table.
 ORIGIN, DESTINATION, TRIPS, MATRIX = "origin", "destination", "trips", "matrix"
-_ROWS = pa.schema([(ORIGIN, pa.string()), (DESTINATION, pa.string()), (TRIPS, pa.float64()), (MATRIX, pa.string())])
+_ROWS = pa.schema(
+    [
+        (ORIGIN, pa.string()),
+        (DESTINATION, pa.string()),
+        (TRIPS, pa.float64()),
+        (MATRIX, pa.string()),
+    ]
+)
 #: Upper bound for the zones; a matrix has the square of it as cells.
 MOST_ZONES = 20_000
 _CELLS_AT_ONCE = 1 << 24
@@ -48,16 +61,20 @@ class Form:
         columns = reading.columns
         if len(self.matrices) > 1 and MATRIX not in columns.by:
             raise ParameterError(
-                f"The file has {len(self.matrices)} matrices: {listed(self.matrices)}. They are not added up. Hint: "
-                f"choose one with {with_value('matrix', self.matrices[0])}, or publish each as a slice with "
-                f"{with_value('by', MATRIX)}."
+                f"The file has {len(self.matrices)} matrices: {listed(self.matrices)}. They are not"
+                f" added up. Hint: choose one with {with_value('matrix', self.matrices[0])}, or"
+                f" publish each as a slice with {with_value('by', MATRIX)}."
             )
         counted = columns.trips
         if counted is None:
             counted = "" if TRIPS in columns.added.values() else TRIPS
         ends = columns.origin_tile or ORIGIN, columns.destination_tile or DESTINATION
-        others: dict[str, Any] = {role: getattr(columns, role) or "" for role in ("person", *SUM_COLUMNS)}
-        used = replace(columns, origin_tile=ends[0], destination_tile=ends[1], trips=counted, **others)
+        others: dict[str, Any] = {
+            role: getattr(columns, role) or "" for role in ("person", *SUM_COLUMNS)
+        }
+        used = replace(
+            columns, origin_tile=ends[0], destination_tile=ends[1], trips=counted, **others
+        )
         return replace(reading, columns=used)
 
 
@@ -70,8 +87,8 @@ def matrix_names(path: Path) -> tuple[str, ...]:
 def omx_table(path: Path, *, matrices: Sequence[str], lookup: str | None) -> tuple[pa.Table, Form]:
     """Returns the nonzero cells of matrices of an OMX file, by default of all, as rows.
 
-    The lookup has the codes of the zones; by default it is the only one, or the only one of texts. Without lookups the
-    codes are 1, 2, 3, ...
+    The lookup has the codes of the zones; by default it is the only one, or the only one of texts.
+    Without lookups the codes are 1, 2, 3, ...
     """
     with open_omx(path) as file:
         unknown = [name for name in matrices if name not in file.matrices]
@@ -92,8 +109,8 @@ def _codes(file: Omx, lookup: str | None) -> list[str]:
     if lookup is None and len(lookups) > 1 and len(texts) != 1:
         likely = min(lookups, key=lambda name: (not re.search("zone|taz", name.casefold()), name))
         raise ParameterError(
-            f"The file has {len(lookups)} lookups: {listed(sorted(lookups))}; which one has the codes of the zones is "
-            f"not known. Hint: {with_value('lookup', likely)}, for example."
+            f"The file has {len(lookups)} lookups: {listed(sorted(lookups))}; which one has the"
+            f" codes of the zones is not known. Hint: {with_value('lookup', likely)}, for example."
         )
     if lookup is not None and lookup not in lookups:
         known = f"it has {listed(sorted(lookups))}" if lookups else "it has none"
@@ -109,7 +126,10 @@ def _texts(values: Any) -> list[str]:
     if values.dtype.kind == "S":
         return [value.decode("utf-8", errors="replace").strip() for value in values.tolist()]
     if values.dtype.kind == "f" and not np.all(values == np.rint(values)):
-        raise DataError("The lookup of the file has numbers that are not whole; codes must be whole numbers or text.")
+        raise DataError(
+            "The lookup of the file has numbers that are not whole; codes must be whole numbers or"
+            " text."
+        )
     return [str(int(value)) for value in values.tolist()]
 
 
@@ -122,23 +142,34 @@ def _cells(file: Omx, name: str, codes: pa.Array) -> list[pa.Table]:
         row, column = np.nonzero(block)
         ends = codes.take(pa.array(row + first)), codes.take(pa.array(column))
         trips = pa.array(block[row, column].astype(np.float64))
-        parts.append(pa.Table.from_arrays([*ends, trips, pa.array([name] * len(row), pa.string())], schema=_ROWS))
+        parts.append(
+            pa.Table.from_arrays(
+                [*ends, trips, pa.array([name] * len(row), pa.string())], schema=_ROWS
+            )
+        )
     return parts
 
 
 def wide_sql(relation: str, codes: Sequence[str]) -> str:
-    """Returns a FROM clause (origin, destination, trips) over a table with origins in c0; empty cells are no rows."""
+    """Returns a FROM clause (origin, destination, trips) over a table with origins in c0.
+
+    Empty cells are no rows.
+    """
     columns = ", ".join(f"c{i + 1}" for i in range(len(codes)))
     names = ", ".join(quoted_text(code) for code in codes)
     return (
-        f"(SELECT c0 AS {ORIGIN}, list_extract([{names}], CAST(substr(place, 2) AS INTEGER)) AS {DESTINATION}, {TRIPS} "
-        f"FROM (UNPIVOT (SELECT * FROM {relation}) ON {columns} INTO NAME place VALUE {TRIPS}))"
+        f"(SELECT c0 AS {ORIGIN}, list_extract([{names}], CAST(substr(place, 2) AS INTEGER)) AS"
+        f" {DESTINATION}, {TRIPS} FROM (UNPIVOT (SELECT * FROM {relation}) ON {columns} INTO NAME"
+        f" place VALUE {TRIPS}))"
     )
 
 
 @dataclass(frozen=True, eq=False)
 class Omx:
-    """An open OMX file that passed all checks: data sets of matrices, and for each lookup a value for each zone."""
+    """An open OMX file that passed all checks.
+
+    Data sets of matrices, and for each lookup a value for each zone.
+    """
 
     zones: int
     matrices: Mapping[str, Any]
@@ -171,7 +202,9 @@ def open_omx(path: Path) -> Iterator[Omx]:
 def _check_file(h5py: Any, file: Any) -> Omx:
     if file.userblock_size:
         raise DataError("has bytes before its HDF5 header.")
-    groups = {name: _member(h5py, file, name, h5py.Group) for name in ("data", "lookup") if name in file}
+    groups = {
+        name: _member(h5py, file, name, h5py.Group) for name in ("data", "lookup") if name in file
+    }
     if "data" not in groups:
         raise DataError("has no group 'data', so it is not an OMX file.")
     sets: dict[str, dict[str, Any]] = {"data": {}, "lookup": {}}
@@ -192,7 +225,9 @@ def _check_file(h5py: Any, file: Any) -> Omx:
 
 
 def _member(h5py: Any, group: Any, name: str, kind: Any) -> Any:
-    """Returns an entry of a group, opened only if it is a hard link to the expected kind of object."""
+    """Returns an entry of a group, opened only if it is a hard link to the expected kind of
+    object.
+    """
     if not isinstance(group.get(name, getlink=True), h5py.HardLink):
         raise DataError(f"has a link to another place instead of {name!a}; links are not followed.")
     if group.get(name, getclass=True) is not kind:
@@ -201,7 +236,9 @@ def _member(h5py: Any, group: Any, name: str, kind: Any) -> Any:
 
 
 def _zones(matrices: Mapping[str, Any]) -> int:
-    """Returns the number of zones, after checking that all matrices are square and equal in size."""
+    """Returns the number of zones, after checking that all matrices are square and equal in
+    size.
+    """
     if not matrices:
         raise DataError("has no matrix.")
     sizes = {}
@@ -220,7 +257,8 @@ def _zones(matrices: Mapping[str, Any]) -> int:
 
 
 def _check_dataset(h5py: Any, node: Any, label: str, *, kinds: str) -> None:
-    # The class of the HDF5 type: its numpy type hides enumerations, references and variable-length text.
+    # The class of the HDF5 type: its numpy type hides enumerations, references and variable-length
+    # text.
     plain = {h5py.h5t.INTEGER, h5py.h5t.FLOAT} | ({h5py.h5t.STRING} if "S" in kinds else set())
     stored = node.id.get_type()
     if stored.get_class() not in plain or stored.committed() or node.dtype.kind not in kinds:
@@ -233,6 +271,11 @@ def _check_dataset(h5py: Any, node: Any, label: str, *, kinds: str) -> None:
     if created.get_external_count() or created.get_layout() not in layouts:
         raise DataError(f"has a {label} whose values are stored in another file.")
     if any(created.get_filter(i)[0] not in _FILTERS for i in range(created.get_nfilters())):
-        raise DataError(f"has a {label} compressed by a filter other than deflate, shuffle and fletcher32.")
-    if node.chunks is not None and int(np.prod(node.chunks, dtype=object)) * node.dtype.itemsize > _LARGEST_CHUNK:
+        raise DataError(
+            f"has a {label} compressed by a filter other than deflate, shuffle and fletcher32."
+        )
+    if (
+        node.chunks is not None
+        and int(np.prod(node.chunks, dtype=object)) * node.dtype.itemsize > _LARGEST_CHUNK
+    ):
         raise DataError(f"has a {label} in chunks of more than {_LARGEST_CHUNK:,} bytes.")

@@ -1,9 +1,9 @@
 """Normalises names of persons, so that equal texts are the same person.
 
-Counting one person as two, or a placeholder as a person, would make a cell look safer than it is. So in doubt fewer
-people are counted: outer blanks and invisible characters are removed, upper and lower case are equal unless the user
-wants otherwise, and placeholders are not persons. Case is folded on Arrow columns by Python's Unicode tables, so all
-engines count the same people.
+Counting one person as two, or a placeholder as a person, would make a cell look safer than it is.
+So in doubt fewer people are counted: outer blanks and invisible characters are removed, upper and
+lower case are equal unless the user wants otherwise, and placeholders are not persons. Case is
+folded on Arrow columns by Python's Unicode tables, so all engines count the same people.
 """
 
 from __future__ import annotations
@@ -17,25 +17,64 @@ import pyarrow.compute as pc
 
 from flowveil.reading.sql import MISSING
 
-#: Placeholders for a missing person, in addition to `MISSING`; compared without case and outer blanks. Listed in
-#: docs/reading.md.
+#: Placeholders for a missing person, in addition to `MISSING`; compared without case and outer
+#: blanks. Listed in docs/reading.md.
 PLACEHOLDERS = (
-    "unknown", "unk", "missing", "anonymous", "anon", "undefined", "unspecified", "unidentified", "not available",
-    "not applicable", "not known", "no id", "noid", "no_id", "nobody", "guest", "n.a.", "n.d.", "#n/a", "(null)",
-    "(none)", "(blank)", "(empty)", "<null>", "<none>", "[null]", "tbd", "test", "inconnu", "unbekannt", "desconocido",
-    "sconosciuto", "desconhecido",
-)  # fmt: skip
-#: Patterns of placeholders: signs and x of any length, -1 and -9, -99, ..., two zeros or more (also an empty UUID), and
-#: the smallest and largest integers, which programs write for a missing one. 0, 999 and 99999 are persons: numbered
-#: persons can have these numbers.
+    "unknown",
+    "unk",
+    "missing",
+    "anonymous",
+    "anon",
+    "undefined",
+    "unspecified",
+    "unidentified",
+    "not available",
+    "not applicable",
+    "not known",
+    "no id",
+    "noid",
+    "no_id",
+    "nobody",
+    "guest",
+    "n.a.",
+    "n.d.",
+    "#n/a",
+    "(null)",
+    "(none)",
+    "(blank)",
+    "(empty)",
+    "<null>",
+    "<none>",
+    "[null]",
+    "tbd",
+    "test",
+    "inconnu",
+    "unbekannt",
+    "desconocido",
+    "sconosciuto",
+    "desconhecido",
+)
+#: Patterns of placeholders: signs and x of any length, -1 and -9, -99, ..., two zeros or more (also
+#: an empty UUID), and the smallest and largest integers, which programs write for a missing one. 0,
+#: 999 and 99999 are persons: numbered persons can have these numbers.
 _SIGNS = {
-    "?": r"[?]+", "-": r"-+", ".": r"[.]+", "*": r"[*]+", "_": r"_+", "x": r"x+", "-1": r"-1", "-9": r"-9+",
-    "00": r"0[0-]*0", "smallest number": r"-(32768|2147483648|9223372036854775808)",
+    "?": r"[?]+",
+    "-": r"-+",
+    ".": r"[.]+",
+    "*": r"[*]+",
+    "_": r"_+",
+    "x": r"x+",
+    "-1": r"-1",
+    "-9": r"-9+",
+    "00": r"0[0-]*0",
+    "smallest number": r"-(32768|2147483648|9223372036854775808)",
     "largest number": r"2147483647|4294967295|9223372036854775807|18446744073709551615",
-}  # fmt: skip
+}
 #: The word under which rows with an empty person are counted.
 EMPTY = "empty"
-_NOBODY = "'" + "|".join([*(re.escape(w) for w in (*MISSING, *PLACEHOLDERS)), *_SIGNS.values()]) + "'"
+_NOBODY = (
+    "'" + "|".join([*(re.escape(w) for w in (*MISSING, *PLACEHOLDERS)), *_SIGNS.values()]) + "'"
+)
 
 #: Outer blanks of every script, and invisible characters anywhere.
 _UNSEEN = r"^[\s\p{Z}\p{C}]+|[\s\p{Z}\p{C}]+$|\p{C}+"
@@ -48,22 +87,33 @@ def spelling_sql(column: str, kind: str) -> str:
 
 
 def person_sql(spelling: str) -> str:
-    """Returns SQL: a spelling without outer blanks and invisible characters; whole numbers without a point."""
+    """Returns SQL: a spelling without outer blanks and invisible characters.
+
+    Whole numbers without a point.
+    """
     visible = f"regexp_replace({spelling}, '{_UNSEEN}', '', 'g')"
     return rf"regexp_replace({visible}, '^(-?[0-9]+)\.0+$', '\1')"
 
 
 def placeholder_sql(person: str) -> str:
-    """Returns SQL: the placeholder in lower case that the result of `person_sql` is; NULL for a person."""
+    """Returns SQL: the placeholder in lower case that the result of `person_sql` is.
+
+    NULL for a person.
+    """
     lowered = f"lower({person})"
-    return f"CASE WHEN {person} IS NULL THEN '' WHEN regexp_full_match({lowered}, {_NOBODY}) THEN {lowered} END"
+    return (
+        f"CASE WHEN {person} IS NULL THEN '' WHEN regexp_full_match({lowered}, {_NOBODY}) THEN"
+        f" {lowered} END"
+    )
 
 
 def known_persons(persons: Any, placeholders: Any, *, case: str) -> Any:
-    """Returns the persons of a batch, null for placeholders; in folded case unless the case is ``keep``.
+    """Returns the persons of a batch, null for placeholders.
 
-    Folded is Unicode case folding, after and before NFKC. A column of ASCII is folded by Arrow; otherwise Python folds
-    each distinct text of a batch once.
+    In folded case unless the case is ``keep``.
+
+    Folded is Unicode case folding, after and before NFKC. A column of ASCII is folded by Arrow;
+    otherwise Python folds each distinct text of a batch once.
     """
     known = pc.if_else(pc.is_null(placeholders), persons, pa.scalar(None, persons.type))
     if case == "keep":
@@ -71,8 +121,12 @@ def known_persons(persons: Any, placeholders: Any, *, case: str) -> Any:
     if pc.all(pc.string_is_ascii(known), min_count=0).as_py() is not False:
         return pc.ascii_lower(known)
     encoded = known.dictionary_encode()
-    texts = (unicodedata.normalize("NFKC", name).casefold() for name in encoded.dictionary.to_pylist())
-    return pa.array([unicodedata.normalize("NFKC", text) for text in texts], pa.string()).take(encoded.indices)
+    texts = (
+        unicodedata.normalize("NFKC", name).casefold() for name in encoded.dictionary.to_pylist()
+    )
+    return pa.array([unicodedata.normalize("NFKC", text) for text in texts], pa.string()).take(
+        encoded.indices
+    )
 
 
 def placeholder_name(word: str) -> str:

@@ -1,8 +1,10 @@
-"""Screening: decides which rows of a trip table are used, dropped or outside, and refuses tables with errors.
+"""Screening: decides which rows of a trip table are used, dropped or outside, and refuses tables
+with errors.
 
-Gaps (a missing end, a point off the earth) are usual in trip data: such rows are dropped and counted, in rows and in
-trips, up to a share. Errors (text among numbers, a negative weight) mean that the table is misread: one message reports
-all of them. Counts do not depend on the order of rows. Examples are row numbers, never values.
+Gaps (a missing end, a point off the earth) are usual in trip data: such rows are dropped and
+counted, in rows and in trips, up to a share. Errors (text among numbers, a negative weight) mean
+that the table is misread: one message reports all of them. Counts do not depend on the order of
+rows. Examples are row numbers, never values.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError, option, switched_on, with_value
-from flowveil.flows import (
+from flowveil.core.arrays import Cells64, Mask
+from flowveil.core.errors import DataError, option, switched_on, with_value
+from flowveil.core.flows import (
     LARGEST_SUM,
     MILLION,
     ROUNDING_ALLOWED,
@@ -28,13 +31,19 @@ from flowveil.flows import (
     plain_amount,
     to_fixed_point,
 )
-from flowveil.read_summary import Days, ReadSummary
+from flowveil.core.read_summary import Days, ReadSummary
 from flowveil.reading import Reading
-from flowveil.reading.areas import Mask
-from flowveil.reading.plausibility import degree_bins, misplaced, projected
+from flowveil.reading.numbers import unclear_numbers
+from flowveil.reading.plausibility import (
+    axes_exchanged,
+    degree_bins,
+    misplaced,
+    misplaced_by_crs,
+)
 from flowveil.reading.tiling import NO_TILE, H3Tiling, Inside, MapTiling, Tiling
 from flowveil.reading.times import TimeForm
-from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64, resolution_of
+from flowveil.zoning.gazetteer import projected
+from flowveil.zoning.h3 import MAX_RESOLUTION, resolution_of
 
 #: Upper bound for the trips of a row; sums of whole numbers stay exact.
 MAX_TRIPS = 2**53
@@ -51,9 +60,18 @@ OUTSIDE_ZONES = "outside every zone"
 OUTSIDE_AREA = "outside the area"
 #: Reasons in order of precedence: a row with several gaps is counted under the first.
 REASONS = (
-    NO_TRIPS, MISSING_END, OFF_EARTH, AT_ZERO, UNKNOWN_TILE, MISSING_COUNT,
-    *(column.missing for column in SUM_COLUMNS.values()), MISSING_TIME, MISSING_ATTRIBUTE, OUTSIDE_ZONES, OUTSIDE_AREA,
-)  # fmt: skip
+    NO_TRIPS,
+    MISSING_END,
+    OFF_EARTH,
+    AT_ZERO,
+    UNKNOWN_TILE,
+    MISSING_COUNT,
+    *(column.missing for column in SUM_COLUMNS.values()),
+    MISSING_TIME,
+    MISSING_ATTRIBUTE,
+    OUTSIDE_ZONES,
+    OUTSIDE_AREA,
+)
 #: Reasons that do not count as dropped: the row has no trips, or is outside the study area.
 _NOT_DROPPED = (NO_TRIPS, OUTSIDE_AREA)
 #: What happens to a row with trips.
@@ -79,11 +97,15 @@ class Batch:
     """Columns of some rows. NaN is a missing number, `NO_TILE` a missing tile.
 
     Attributes:
-        points: latitude and longitude of the origin, then of the destination; None if there are tiles.
+        points: latitude and longitude of the origin, then of the destination; None if there are
+            tiles.
         tiles: the two ends as numbers of the tiling; None if there are points.
-        added: the columns of `flowveil.flows.SUM_COLUMNS`, by role.
+        added: the columns of `flowveil.core.flows.SUM_COLUMNS`, by role.
         unknown_codes: the number of ends of each code that is not on the map.
-        texts, commas: by number column, the rows with text that is no number, and whether it has a decimal comma.
+        projected: ``points`` before they were converted to degrees; None if they are degrees.
+        texts, commas: by number column, the rows with text that is no number, and whether a
+            coordinate has a decimal comma.
+        marks: how separators are used in columns of counts; see `flowveil.reading.numbers`.
         times: rows whose time cannot be read; `time_shapes` has their shapes.
         day: days since 1970; null without a time.
     """
@@ -95,6 +117,8 @@ class Batch:
     unknown_codes: Counter[str] = field(default_factory=Counter)
     texts: dict[str, Mask] = field(default_factory=dict)
     commas: bool = False
+    marks: Counter[str] = field(default_factory=Counter)
+    projected: tuple[NDArray[np.float64], ...] | None = None
     no_time: Mask | None = None
     no_attribute: Mask | None = None
     times: Mask | None = None
@@ -107,9 +131,11 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """The rows of a batch that are used: their positions, tiles, whole trips, and sums in whole millionths.
+    """The rows of a batch that are used: their positions, tiles, whole trips, and sums in whole
+    millionths.
 
-    ``fraction`` has the fraction beyond the whole trips, in millionths of a trip; None without a number of trips.
+    ``fraction`` has the fraction beyond the whole trips, in millionths of a trip; None without a
+    number of trips.
     """
 
     rows: NDArray[np.int64]
@@ -141,7 +167,10 @@ class _Finding:
 
 @dataclass(eq=False)
 class _FixedPointSum:
-    """The total of a column in millionths, and the error of rounding; sums do not depend on the order of rows."""
+    """The total of a column in millionths, and the error of rounding.
+
+    Sums do not depend on the order of rows.
+    """
 
     column: SumColumn
     total: int = 0
@@ -163,32 +192,53 @@ class _FixedPointSum:
 
     def __add__(self, other: _FixedPointSum) -> _FixedPointSum:
         rounded, vanishing = self.rounded or other.rounded, self.vanishing or other.vanishing
-        return _FixedPointSum(self.column, self.total + other.total, self.off + other.off, rounded, vanishing)
+        return _FixedPointSum(
+            self.column, self.total + other.total, self.off + other.off, rounded, vanishing
+        )
 
     def problems(self) -> Iterator[str]:
         one, many = self.column.one, self.column.many
         if self.vanishing or self.off * MILLION > ROUNDING_ALLOWED * self.total:
-            yield f"{many} too fine to be counted in millionths; multiply them all by a common factor"
+            yield (
+                f"{many} too fine to be counted in millionths; multiply them all by a common factor"
+            )
         if self.total > LARGEST_SUM * MILLION:
             yield (
-                f"a total {one} above {LARGEST_SUM:,}, too large to be counted in millionths; divide all {many} by a "
-                "common factor"
+                f"a total {one} above {LARGEST_SUM:,}, too large to be counted in millionths;"
+                f" divide all {many} by a common factor"
             )
 
     @property
     def note(self) -> str:
         many = self.column.many
         return (
-            f"{many.capitalize()} have more than six decimals and are counted as the nearest millionths, so that sums "
-            f"are exact in any order; to keep more of them, multiply all {many} by a common factor."
+            f"{many.capitalize()} have more than six decimals and are counted as the nearest"
+            " millionths, so that sums are exact in any order; to keep more of them, multiply all"
+            f" {many} by a common factor."
         )
 
 
 #: The counters of a screening.
 _COUNTED = (
-    "rows", "_kept", "_left_out", "_amounts", "_rounding", "_has_fractions", "_errors", "_resolutions",
-    "_on_earth_if_swapped", "_off_earth", "_bins", "_commas", "_sums", "_time_shapes", "_unknown_codes", "_days",
-)  # fmt: skip
+    "rows",
+    "_kept",
+    "_left_out",
+    "_amounts",
+    "_rounding",
+    "_has_fractions",
+    "_errors",
+    "_resolutions",
+    "_on_earth_if_swapped",
+    "_off_earth",
+    "_bins",
+    "_commas",
+    "_marks",
+    "_projected",
+    "_sums",
+    "_time_shapes",
+    "_unknown_codes",
+    "_days",
+)
 
 
 class Screening:
@@ -211,23 +261,32 @@ class Screening:
         self._off_earth: list[tuple[float, float]] = []
         self._bins: Counter[int] = Counter()
         self._commas = False
+        self._marks: Counter[str] = Counter()
+        #: Some ends before they were converted to degrees; never shown.
+        self._projected: list[tuple[float, float]] = []
         self._sums = {name: _FixedPointSum(column) for name, column in SUM_COLUMNS.items()}
         self._inside = Inside(reading.within, tiling)
         #: Whether unknown codes become the tile `outside`, like points in no zone.
         self._keeps_unknown = reading.outside == "keep" and isinstance(tiling, MapTiling)
-        #: Days of used rows, with None if a used row has no time; a counter, so that parts can be added.
+        #: Days of used rows, with None if a used row has no time; a counter, so that parts can be
+        #: added.
         self._days: Counter[int | None] = Counter()
 
     def pass_batch(self, batch: Batch) -> Kept:
         """Screens the next batch; returns the rows that are used."""
         self._commas |= batch.commas
+        self._marks += batch.marks
+        self._keep_projected(batch)
         unusable = np.zeros(len(batch), dtype=np.bool_)
         for column, text in batch.texts.items():
             self._find(f"text that is not a number in column {column!r}", text)
             unusable |= text
         if batch.times is not None:
             named = self._reading.columns.time
-            what = f"a time in column {named!r} in another form than the other rows, or an impossible date"
+            what = (
+                f"a time in column {named!r} in another form than the other rows, or an impossible"
+                " date"
+            )
             self._find(what, batch.times)
             self._time_shapes.update(batch.time_shapes)
             unusable |= batch.times
@@ -242,14 +301,32 @@ class Screening:
             self._bins.update(degree_bins(batch.points, rows))
         rows, origin, destination = self._placed(batch, rows)
         trips, fraction = self._trips_of(batch, rows)
-        added = {name: self._sums[name].round_fixed_point(values[rows]) for name, values in batch.added.items()}
+        added = {
+            name: self._sums[name].round_fixed_point(values[rows])
+            for name, values in batch.added.items()
+        }
         self.rows += len(batch)
         self._kept += len(rows)
         self._count(_USED, batch, rows)
         if batch.day is not None:
             used = batch.day if len(rows) == len(batch) else batch.day.take(pa.array(rows))
             self._days.update(pc.unique(used).to_pylist())
-        return Kept(rows=rows, origin=origin, destination=destination, trips=trips, fraction=fraction, added=added)
+        return Kept(
+            rows=rows,
+            origin=origin,
+            destination=destination,
+            trips=trips,
+            fraction=fraction,
+            added=added,
+        )
+
+    def _keep_projected(self, batch: Batch) -> None:
+        """Keeps some ends in their reference system, to recognise another one."""
+        for north, east in () if batch.projected is None else _pairs(batch.projected):
+            room = max(0, 2 * _OFF_EARTH_KEPT - len(self._projected))
+            some = np.flatnonzero(np.isfinite(north) & np.isfinite(east) & (north != 0))
+            some = some[: min(room, _OFF_EARTH_KEPT)]
+            self._projected += zip(north[some].tolist(), east[some].tolist(), strict=True)
 
     def _drop(self, reason: str, batch: Batch, rows: NDArray[np.int64]) -> None:
         """Counts rows that are not used, with their trips and weight."""
@@ -258,7 +335,10 @@ class Screening:
             self._count(_OUTSIDE if reason == OUTSIDE_AREA else _DROPPED, batch, rows)
 
     def _count(self, fate: str, batch: Batch, rows: NDArray[np.int64]) -> None:
-        """Adds the trips and weight of rows to the totals. A missing or impossible number adds 0."""
+        """Adds the trips and weight of rows to the totals.
+
+        A missing or impossible number adds 0.
+        """
         for name, values in {"trips": batch.trips, **batch.added}.items():
             if values is None:
                 self._amounts[f"{name} {fate}"] += len(rows) * MILLION
@@ -267,11 +347,19 @@ class Screening:
             present = present[(present >= 0) & (present <= MAX_TRIPS)]
             # Sums of whole doubles are exact up to 2**53, which no column may exceed.
             is_whole = not np.any(present != np.floor(present))
-            amount = int(np.sum(present)) * MILLION if is_whole else int(np.sum(np.rint(present * MILLION)))
+            amount = (
+                int(np.sum(present)) * MILLION
+                if is_whole
+                else int(np.sum(np.rint(present * MILLION)))
+            )
             self._amounts[f"{name} {fate}"] += amount
 
-    def _trips_of(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-        """Returns whole trips of the rows, and fractions in millionths if the table has a number of trips."""
+    def _trips_of(
+        self, batch: Batch, rows: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+        """Returns whole trips of the rows, and fractions in millionths if the table has a number of
+        trips.
+        """
         if batch.trips is None:
             return np.ones(len(rows), np.int64), None
         trips = batch.trips[rows]
@@ -290,7 +378,10 @@ class Screening:
         return {name: getattr(self, name) for name in _COUNTED}
 
     def take(self, tally: dict[str, Any]) -> None:
-        """Adds the counters of another part of the table; parts on a cluster have no order, so no row numbers."""
+        """Adds the counters of another part of the table.
+
+        Parts on a cluster have no order, so no row numbers.
+        """
         for name, found in tally.items():
             mine = getattr(self, name)
             if name == "_errors":
@@ -302,18 +393,28 @@ class Screening:
             else:
                 setattr(self, name, mine or found if isinstance(found, bool) else mine + found)
 
-    def finish(self, *, label: str, nobody: Counter[str], notes: tuple[str, ...] = ()) -> ReadSummary:
-        """Returns the summary of reading, after all batches; refuses the table with one message on all problems."""
+    def finish(
+        self, *, label: str, nobody: Counter[str], notes: tuple[str, ...] = ()
+    ) -> ReadSummary:
+        """Returns the summary of reading, after all batches.
+
+        Refuses the table with one message on all problems.
+        """
         resolutions = np.flatnonzero(self._resolutions)
         problems = [f"{what}: {found}" for what, found in self._errors.items()]
         if self._time_shapes:
-            frequent = sorted(self._time_shapes, key=lambda shape: (-self._time_shapes[shape], shape))
+            frequent = sorted(
+                self._time_shapes, key=lambda shape: (-self._time_shapes[shape], shape)
+            )
             shapes = ", ".join(f"'{shape}'" for shape in frequent[:_EXAMPLES])
             problems.append(f"times such as {shapes} (9 is a digit, A a letter)")
         if self._unknown_codes:
             problems.append(self._unknown_text())
         if self._times is not None and self._times.problem is not None:
-            problems.append(f"the times in column {self._reading.columns.time!r} cannot be read: {self._times.problem}")
+            problems.append(
+                f"the times in column {self._reading.columns.time!r} cannot be read:"
+                f" {self._times.problem}"
+            )
         if len(resolutions) > 1:
             shares = ", ".join(f"{r}: {self._resolutions[r]:,} ends" for r in resolutions)
             problems.append(f"several H3 resolutions, all tiles must have the same ({shares})")
@@ -323,20 +424,35 @@ class Screening:
             problems.append(f"{trips:.0e} trips in all, more than can be counted exactly")
         if self._rounding > _TRIPS_ROUNDING_ALLOWED * self._amounts[f"trips {_USED}"] / MILLION:
             problems.append("numbers of trips too small to be counted in millionths")
+        unclear, _ = self._unclear_numbers()
+        problems += unclear
         if problems:
             self._refuse(label, problems)
         counts = self._counts()
+        self._refuse_misplaced_by_crs()
         self._refuse_too_many_gaps(label, counts)
         if (wrong := misplaced(self._bins, self._reading.columns)) is not None:
             raise DataError(wrong)
         # Cells that are coarser than the requested resolution keep theirs.
-        as_read = replace(self._reading, resolution=min([*resolutions.tolist(), self._reading.resolution]))
+        as_read = replace(
+            self._reading, resolution=min([*resolutions.tolist(), self._reading.resolution])
+        )
         on_times = (self._times.note,) if self._times is not None and self._times.note else ()
-        notes = (*on_times, *notes, *(column.note for column in self._sums.values() if column.rounded))
+        notes = (
+            *on_times,
+            *notes,
+            *(column.note for column in self._sums.values() if column.rounded),
+        )
         days, reading = None, self._reading
         if reading.columns.time is not None:
             found = frozenset(str(np.datetime64(day, "D")) for day in self._days if day is not None)
-            days = Days(reading.columns.time, reading.timezone, reading.time_format, found, missing=None in self._days)
+            days = Days(
+                reading.columns.time,
+                reading.timezone,
+                reading.time_format,
+                found,
+                missing=None in self._days,
+            )
         return replace(
             counts,
             nobody={word: n for word, n in sorted(nobody.items()) if n},
@@ -344,6 +460,29 @@ class Screening:
             days=days,
             **as_read.to_dict(),
         )
+
+    def _unclear_numbers(self) -> tuple[list[str], list[str]]:
+        return unclear_numbers(self._marks, decimal_comma=self._reading.decimal_comma)
+
+    def _refuse_misplaced_by_crs(self) -> None:
+        """Raises DataError if the reference system puts most trips where no one lives."""
+        crs, used = self._reading.crs, self._reading.columns
+        if crs is None or self._reading.within is not None or not self._projected:
+            return
+        wrong = misplaced_by_crs(self._projected, crs, used, near=self._near())
+        if wrong is not None:
+            raise DataError(wrong)
+
+    def _near(self) -> tuple[float, float] | None:
+        """Returns where the map or the study area is: evidence of where the trips are."""
+        area, zones = self._reading.within, self._reading.zones
+        if area is not None and area.bounds is not None:
+            west, south, east, north = area.bounds
+            return (south + north) / 2, (west + east) / 2
+        if zones is None or zones.hierarchy.geography is None:
+            return None
+        lat, lon = zones.hierarchy.geography.centers(zones.hierarchy.leaf_node)
+        return float(np.nanmedian(lat)), float(np.nanmedian(lon))
 
     def _counts(self) -> ReadSummary:
         """Returns the counters, without the settings."""
@@ -356,7 +495,11 @@ class Screening:
         return ReadSummary(
             rows=self.rows,
             empty_rows=self._left_out[NO_TRIPS],
-            dropped={reason: n for reason, n in self._left_out.items() if n and reason not in _NOT_DROPPED},
+            dropped={
+                reason: n
+                for reason, n in self._left_out.items()
+                if n and reason not in _NOT_DROPPED
+            },
             dropped_trips=amount("trips", _DROPPED),
             dropped_weight=amount("weight", _DROPPED) if weighted else None,
             outside_rows=self._left_out[OUTSIDE_AREA],
@@ -367,11 +510,20 @@ class Screening:
         )
 
     def _unknown_text(self) -> str:
-        """Returns the number of unknown codes; frequent ones that are written like codes of the map are listed."""
+        """Returns the number of unknown codes.
+
+        Frequent ones that are written like codes of the map are listed.
+        """
         codes = [] if self._reading.zones is None else self._reading.zones.hierarchy.code.tolist()
         shapes = {_shape_of(code) for code in codes}
-        often = sorted(c for c, n in self._unknown_codes.items() if n >= _FEWEST_ENDS and _shape_of(c) in shapes)
-        listed = f"; with {_FEWEST_ENDS} ends or more: {', '.join(often[:_EXAMPLES])}" if often else ""
+        often = sorted(
+            c
+            for c, n in self._unknown_codes.items()
+            if n >= _FEWEST_ENDS and _shape_of(c) in shapes
+        )
+        listed = (
+            f"; with {_FEWEST_ENDS} ends or more: {', '.join(often[:_EXAMPLES])}" if often else ""
+        )
         n = len(self._unknown_codes)
         return f"not on the map: {n:,} different code{'s' if n > 1 else ''}{listed}"
 
@@ -406,7 +558,9 @@ class Screening:
         if batch.trips is not None:
             gaps[NO_TRIPS] = (batch.trips >= 0) & (batch.trips < _LEAST_TRIPS)
             gaps[MISSING_COUNT] = np.isnan(batch.trips)
-        gaps |= {SUM_COLUMNS[name].missing: np.isnan(values) for name, values in batch.added.items()}
+        gaps |= {
+            SUM_COLUMNS[name].missing: np.isnan(values) for name, values in batch.added.items()
+        }
         missing = {MISSING_TIME: batch.no_time, MISSING_ATTRIBUTE: batch.no_attribute}
         gaps |= {reason: gap for reason, gap in missing.items() if gap is not None}
         if batch.points is not None:
@@ -415,9 +569,13 @@ class Screening:
             off = _any_of([np.abs(lat) > 90 for lat in lats] + [np.abs(lon) > 180 for lon in lons])
             off &= ~gaps[MISSING_END]
             gaps[OFF_EARTH] = off
-            gaps[AT_ZERO] = _any_of([(lat == 0) & (lon == 0) for lat, lon in zip(lats, lons, strict=True)])
+            gaps[AT_ZERO] = _any_of(
+                [(lat == 0) & (lon == 0) for lat, lon in zip(lats, lons, strict=True)]
+            )
             if off.any():
-                swapped = _any_of([np.abs(x[off]) > 90 for x in lons] + [np.abs(y[off]) > 180 for y in lats])
+                swapped = _any_of(
+                    [np.abs(x[off]) > 90 for x in lons] + [np.abs(y[off]) > 180 for y in lats]
+                )
                 self._on_earth_if_swapped += int(np.count_nonzero(~swapped))
                 some = np.flatnonzero(off)[: max(0, _OFF_EARTH_KEPT - len(self._off_earth))]
                 for lat, lon in zip(lats, lons, strict=True):
@@ -428,8 +586,13 @@ class Screening:
                 gaps[UNKNOWN_TILE] = self._unknown(batch.tiles)
         return gaps
 
-    def _placed(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cells64, Cells64]:
-        """Returns the rows inside the area and map, with the tiles of both ends (or ``outside``); counts the others."""
+    def _placed(
+        self, batch: Batch, rows: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], Cells64, Cells64]:
+        """Returns the rows inside the area and map, with the tiles of both ends (or ``outside``).
+
+        Counts the others.
+        """
         keeps = self._reading.outside == "keep"
         if batch.points is not None and not keeps:
             near = self._inside.near(batch.points, rows)
@@ -442,7 +605,9 @@ class Screening:
             known[known] = self._inside.contains(tiles[known])
         if keeps:
             outside = np.uint64(self._tiling.outside)
-            ends = [np.where(known, tiles, outside) for tiles, known in zip(ends, inside, strict=True)]
+            ends = [
+                np.where(known, tiles, outside) for tiles, known in zip(ends, inside, strict=True)
+            ]
         used = _any_of(inside) if keeps else inside[0] & inside[1]
         self._drop(OUTSIDE_ZONES, batch, rows[off_map])
         self._drop(OUTSIDE_AREA, batch, rows[~used & ~off_map])
@@ -450,7 +615,9 @@ class Screening:
 
     def _ends(self, batch: Batch, rows: NDArray[np.int64]) -> list[Cells64]:
         if batch.points is not None:
-            points = batch.points if len(rows) == len(batch) else tuple(p[rows] for p in batch.points)
+            points = (
+                batch.points if len(rows) == len(batch) else tuple(p[rows] for p in batch.points)
+            )
             return [self._tiling.tiles_at(*points[:2]), self._tiling.tiles_at(*points[2:])]
         lifted = []
         for tiles in batch.tiles:  # type: ignore[union-attr]  # one of points and tiles is there
@@ -466,26 +633,46 @@ class Screening:
         hints = []
         if self._commas:
             hints.append(f"{switched_on('decimal_comma')} reads numbers with a decimal comma.")
+        hints += [hint for hint in self._unclear_numbers()[1] if hint not in hints]
         if any("a tile that is not" in p for p in problems):
             kept = f", or keep them as one zone 'outside' with {with_value('outside', 'keep')}"
             on_map = isinstance(self._tiling, MapTiling)
-            hints.append(f"drop rows with unknown tiles with {switched_on('skip_unknown')}{kept if on_map else ''}.")
+            unknown = self._errors[f"a tile that is not {self._tiling.noun}"].count
+            hints.append(
+                f"no tile is known: name the map that has these codes with {option('zones')}."
+                if unknown >= self.rows
+                else (
+                    "drop rows with unknown tiles with"
+                    f" {switched_on('skip_unknown')}{kept if on_map else ''}."
+                )
+            )
         if self._time_shapes:
             hints.append(
-                "times need a date with a year of four digits from 1900 to 2100, all in one form; other forms are read "
-                "with time_format (--time-format), such as '%m/%d/%y %H:%M'."
+                "times need a date with a year of four digits from 1900 to 2100, all in one form;"
+                " other forms are read with time_format (--time-format), such as '%m/%d/%y %H:%M'."
             )
         if self._left_out_text():
             problems = [*problems, f"rows to be dropped: {self._left_out_text()}"]
-        lines = "".join(f"\n- {p}" for p in problems) + (f"\nHint: {' '.join(hints)}" if hints else "")
-        numbered = ", row 1 being the first of the table" if any(f.rows for f in self._errors.values()) else ""
+        lines = "".join(f"\n- {p}" for p in problems) + (
+            f"\nHint: {' '.join(hints)}" if hints else ""
+        )
+        numbered = (
+            ", row 1 being the first of the table"
+            if any(f.rows for f in self._errors.values())
+            else ""
+        )
         name = label[:1].upper() + label[1:]
         raise DataError(f"{name} cannot be used. Found in {_counted(self.rows)}{numbered}:{lines}")
 
     def _refuse_too_many_gaps(self, label: str, counts: ReadSummary) -> None:
-        """Raises DataError if more than ``max_dropped`` of the rows or their trips is dropped, or no trip is left."""
+        """Raises DataError if more than ``max_dropped`` of the rows or their trips is dropped, or
+        no trip is left.
+        """
         if self.rows == 0:
-            raise DataError(f"No trip is left in {label}: it has no rows. At least one row with both ends is needed.")
+            raise DataError(
+                f"No trip is left in {label}: it has no rows. At least one row with both ends is"
+                " needed."
+            )
         if self._kept and counts.dropped_share <= self._reading.max_dropped:
             return
         rows = sum(counts.dropped.values())
@@ -500,32 +687,44 @@ class Screening:
         hint = " ".join(self._advice(counts))
         if not self._kept:
             raise DataError(
-                f"No trip is left in {label}: all {_counted(self.rows)} are dropped or outside: "
-                f"{self._left_out_text()}. {f'Hint: {hint}' if hint else 'At least one row with both ends is needed.'}"
+                f"No trip is left in {label}: all {_counted(self.rows)} are dropped or outside:"
+                f" {self._left_out_text()}."
+                f" {f'Hint: {hint}' if hint else 'At least one row with both ends is needed.'}"
             )
         raise DataError(
-            f"Too many trips of {label} cannot be used: {found}; allowed are {self._reading.max_dropped:.1%}. "
-            f"Dropped: {self._left_out_text()}. Hint: {hint}"
+            f"Too many trips of {label} cannot be used: {found}; allowed are"
+            f" {self._reading.max_dropped:.1%}. Dropped: {self._left_out_text()}. Hint: {hint}"
         )
 
     def _advice(self, counts: ReadSummary) -> Iterator[str]:
-        """Yields hints if too much is dropped; suggests a larger limit only if most of the trips are left."""
+        """Yields hints if too much is dropped.
+
+        Suggests a larger limit only if most of the trips are left.
+        """
         rows = sum(counts.dropped.values())
         off, unknown = self._left_out[OFF_EARTH], self._left_out[UNKNOWN_TILE]
         outside = self._left_out[OUTSIDE_ZONES]
         if off and 2 * self._on_earth_if_swapped > off:
             yield (
-                f"{self._on_earth_if_swapped:,} of the {off:,} rows off the earth would be on it with the "
-                "axes exchanged: are latitude and longitude swapped?"
+                f"{self._on_earth_if_swapped:,} of the {off:,} rows off the earth would be on it"
+                " with the axes exchanged: are latitude and longitude swapped?"
             )
-        elif self._off_earth and (hint := projected(self._off_earth)):
+        elif self._off_earth and (hint := self._other_system()):
             yield hint
         elif 2 * outside > rows or (2 * unknown > rows and counts.dropped_share > _MOST):
-            yield f"is the map one of the same place? If it covers a part only, choose that part ({option('within')})."
+            yield (
+                "is the map one of the same place? If it covers a part only, choose that part"
+                f" ({option('within')})."
+            )
         if unknown and isinstance(self._tiling, MapTiling):
             yield f"{with_value('outside', 'keep')} keeps unknown codes as one zone 'outside'."
         if self._kept and counts.dropped_share <= _MOST:
             yield f"give a larger {option('max_dropped')} if these trips may be missing."
+
+    def _other_system(self) -> str | None:
+        """Returns a hint on the reference system of points off the earth."""
+        exchange = axes_exchanged(self._reading.columns)
+        return projected(self._off_earth, near=self._near(), exchange=exchange)
 
     def _left_out_text(self) -> str:
         return ", ".join(f"{n:,} {reason}" for reason, n in self._left_out.items() if n)
@@ -534,6 +733,12 @@ class Screening:
 def _shape_of(code: Any) -> str:
     """Returns a code with 9 for every digit and A for every letter."""
     return re.sub(r"[^\W\d_]", "A", re.sub(r"\d", "9", str(code)))
+
+
+def _pairs(points: tuple[NDArray[np.float64], ...]) -> Iterator[tuple[Any, Any]]:
+    """Yields both ends of four columns of coordinates."""
+    yield points[0], points[1]
+    yield points[2], points[3]
 
 
 def _any_of(masks: list[Any]) -> Mask:

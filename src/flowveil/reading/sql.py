@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from urllib.parse import unquote
 
-from flowveil.errors import ParameterError
-from flowveil.times import Every
+from flowveil.core.errors import ParameterError
+from flowveil.core.times import Every
 
 #: Texts for a missing value; compared without case and outer blanks.
 MISSING = ("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "\\n")
@@ -33,7 +33,10 @@ def quoted_text(text: str) -> str:
 
 
 def number_sql(text: str) -> str:
-    """Returns SQL: a text as a double; NULL if it is not a number, or is one of program code such as ``1_000``."""
+    """Returns SQL: a text as a double.
+
+    NULL if it is not a number, or is one of program code such as ``1_000``.
+    """
     return f"CASE WHEN NOT contains({text}, '_') THEN TRY_CAST({text} AS DOUBLE) END"
 
 
@@ -42,23 +45,29 @@ def literal_path(path: PurePath) -> str:
     return "".join(f"[{c}]" if c in "*?[" else c for c in str(path))
 
 
-def csv_sql(paths: str, *, delimiter: str, columns: int, more: str = "") -> str:
-    """Returns a FROM clause over text files: columns c0, c1, ... as text, no types guessed, none taken from folders.
+def csv_sql(
+    paths: str, *, delimiter: str, columns: int, header: bool = True, more: str = ""
+) -> str:
+    """Returns a FROM clause over text files: columns c0, c1, ... as text, no types guessed, none
+    taken from folders.
 
     ``paths`` is SQL of the path or paths, ``more`` are further options of read_csv.
     """
     types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(columns))
     return (
-        f"read_csv({paths}, auto_detect = false, header = true, delim = '{delimiter}', quote = '\"', escape = '\"', "
-        f"nullstr = '', columns = {{{types}}}, hive_partitioning = false{more})"
+        f"read_csv({paths}, auto_detect = false, header = {str(header).lower()}, delim ="
+        f" '{delimiter}', quote = '\"', escape = '\"', nullstr = '', columns = {{{types}}},"
+        f" hive_partitioning = false{more})"
     )
 
 
 def partition_sql(files: Sequence[PurePath], name: str, path_column: str) -> str:
-    """Returns SQL: the value of a partition column as text, from the folder ``name=value`` of each file.
+    """Returns SQL: the value of a partition column as text, from the folder ``name=value`` of each
+    file.
 
-    Only folders that the user names become columns, and only to slice trips by: a folder named ``trips=1000`` must not
-    count each trip a thousand times. ``path_column`` has the path of each row's file.
+    Only folders that the user names become columns, and only to slice trips by: a folder named
+    ``trips=1000`` must not count each trip a thousand times. ``path_column`` has the path of each
+    row's file.
     """
     start = f"{name}="
     values: set[str] = set()
@@ -66,9 +75,9 @@ def partition_sql(files: Sequence[PurePath], name: str, path_column: str) -> str
         folders = [part.removeprefix(start) for part in file.parent.parts if part.startswith(start)]
         if len(folders) != 1:
             raise ParameterError(
-                f"'{name}' cannot be a partition column: {'no' if not folders else 'more than one'} folder of a file "
-                f"is called '{name}=...'. Hint: every file must be in one such folder, and the given path must "
-                "contain it."
+                f"'{name}' cannot be a partition column: {'no' if not folders else 'more than one'}"
+                f" folder of a file is called '{name}=...'. Hint: every file must be in one such"
+                " folder, and the given path must contain it."
             )
         values.add(folders[0])
     if len(values) == 1:
@@ -93,7 +102,9 @@ def label_sql(microseconds: str, every: Every) -> str:
 
 def present_sql(text: str) -> str:
     """Returns SQL: a text; NULL if it is one of `MISSING`."""
-    return f"CASE WHEN NOT regexp_full_match(lower(trim({text})), {MISSING_PATTERN}) THEN {text} END"
+    return (
+        f"CASE WHEN NOT regexp_full_match(lower(trim({text})), {MISSING_PATTERN}) THEN {text} END"
+    )
 
 
 def attribute_sql(column: str, kind: str) -> str:

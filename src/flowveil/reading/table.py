@@ -1,4 +1,7 @@
-"""The trip table that engines read: columns by position, whatever its source; and tables in memory."""
+"""The trip table that engines read: columns by position, whatever its source.
+
+And tables in memory.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from flowveil.errors import DataError, ParameterError
+from flowveil.core.errors import DataError, ParameterError
 from flowveil.reading.matrices import Form
 
 PEEKED_ROWS = 1000
@@ -22,8 +25,10 @@ _NAME_IN_DUCKDB = "flowveil_source"
 _DEGREES = "EPSG:4326"
 _TWO_ENDS = ("MultiPoint", "LineString")
 ACCEPTED = (
-    "Allowed: a path to .csv, .tsv, .txt (also with .gz), .parquet or .omx, a folder or pattern of Parquet or of text "
-    "files, a table of a database (duckdb:FILE?table=NAME), or a pyarrow, pandas, polars or geopandas table."
+    "Allowed: a path to .csv, .tsv, .txt, .json (also with .gz), .parquet, .omx, .zip, .xlsx,"
+    " .geojson or .gpkg, a matrix of Visum or SUMO, plans of MATSim, a folder or pattern of"
+    " Parquet or of text files, a table of a database (duckdb:FILE?table=NAME), or a pyarrow,"
+    " pandas, polars or geopandas table."
 )
 
 
@@ -55,7 +60,9 @@ class Table(ABC):
         """Returns the first values of a column."""
 
     def sample(self, position: int) -> list[Any]:
-        """Returns some values of a column, spread over the table if that is possible without reading all of it."""
+        """Returns some values of a column, spread over the table if that is possible without
+        reading all of it.
+        """
         return self.peek(position)
 
     @abstractmethod
@@ -63,7 +70,10 @@ class Table(ABC):
         """Makes columns readable as c0, c1, ...; returns a FROM clause."""
 
     def rereadable(self, relation: str) -> str:
-        """Returns a FROM clause of the same rows that can be read more than once; DuckDB spills a copy to disk."""
+        """Returns a FROM clause of the same rows that can be read more than once.
+
+        DuckDB spills a copy to disk.
+        """
         if not self.once:
             return relation
         self.con.execute(f"CREATE TEMP TABLE {_NAME_IN_DUCKDB}_kept AS SELECT * FROM {relation}")
@@ -76,16 +86,24 @@ def timezones_of(types: Iterable[Any]) -> dict[int, str]:
     return {i: str(zone) for i, zone in enumerate(zones) if zone is not None}
 
 
-def open_in_memory(con: Any, source: Any, *, label: str = "the table", form: Form | None = None) -> Table:
+def open_in_memory(
+    con: Any, source: Any, *, label: str = "the table", form: Form | None = None
+) -> Table:
     """Returns the table of an object."""
     library = type(source).__module__.partition(".")[0]
     common: dict[str, Any] = {"con": con, "label": label, "source": source}
-    if library in ("pandas", "geopandas") and hasattr(source, "iloc") and hasattr(source, "columns"):
+    if (
+        library in ("pandas", "geopandas")
+        and hasattr(source, "iloc")
+        and hasattr(source, "columns")
+    ):
         names, zones = [str(c) for c in source.columns], timezones_of(source.dtypes)
         return _PandasTable(**common, names=names, n_rows=len(source), timezones=zones)
     if library == "polars" and hasattr(source, "collect_schema"):
         schema, n_rows = source.collect_schema(), getattr(source, "height", None)
-        return _PolarsTable(**common, names=schema.names(), n_rows=n_rows, timezones=timezones_of(schema.dtypes()))
+        return _PolarsTable(
+            **common, names=schema.names(), n_rows=n_rows, timezones=timezones_of(schema.dtypes())
+        )
     # The caller has imported it to make a data set; importing it here would load pandas.
     datasets = sys.modules.get("pyarrow.dataset")
     is_dataset = datasets is not None and isinstance(source, datasets.Dataset)
@@ -111,7 +129,9 @@ class _MemoryTable(Table):
     source: Any
 
     def peek(self, position: int) -> list[Any]:
-        return self._values(position, range(PEEKED_ROWS if self.n_rows is None else min(self.n_rows, PEEKED_ROWS)))
+        return self._values(
+            position, range(PEEKED_ROWS if self.n_rows is None else min(self.n_rows, PEEKED_ROWS))
+        )
 
     def sample(self, position: int) -> list[Any]:
         if self.n_rows is None:
@@ -121,11 +141,16 @@ class _MemoryTable(Table):
 
     def attach(self, positions: Sequence[int]) -> str:
         columns = self._select(positions)
-        self.con.register(_NAME_IN_DUCKDB, pa.table({f"c{i}": column for i, column in enumerate(columns)}))
+        self.con.register(
+            _NAME_IN_DUCKDB, pa.table({f"c{i}": column for i, column in enumerate(columns)})
+        )
         return _NAME_IN_DUCKDB
 
     def _values(self, position: int, rows: Sequence[int]) -> list[Any]:
-        """Returns the values of a column in these rows; if the number of rows is not known, in as many others."""
+        """Returns the values of a column in these rows.
+
+        If the number of rows is not known, in as many others.
+        """
         return self.source.column(position).take(pa.array(rows, pa.int64())).to_pylist()  # type: ignore[no-any-return]
 
     def _select(self, positions: Sequence[int]) -> list[Any]:
@@ -156,7 +181,11 @@ class _PolarsTable(_MemoryTable):
     def _values(self, position: int, rows: Sequence[int]) -> list[Any]:
         column = self.source.lazy().select(self.names[position])
         # A lazy frame has no number of rows.
-        column = column.head(len(rows)).collect() if self.n_rows is None else column.collect()[list(rows)]
+        column = (
+            column.head(len(rows)).collect()
+            if self.n_rows is None
+            else column.collect()[list(rows)]
+        )
         return column.to_series().to_list()  # type: ignore[no-any-return]
 
     def _select(self, positions: Sequence[int]) -> list[Any]:
@@ -181,7 +210,9 @@ class _StreamTable(Table):
         return self._peeked[-1].column(position)[:PEEKED_ROWS].to_pylist()  # type: ignore[no-any-return]
 
     def attach(self, positions: Sequence[int]) -> str:
-        schema = pa.schema([(f"c{i}", self.source.schema.field(p).type) for i, p in enumerate(positions)])
+        schema = pa.schema(
+            [(f"c{i}", self.source.schema.field(p).type) for i, p in enumerate(positions)]
+        )
         batches = (
             pa.RecordBatch.from_arrays([batch.column(p) for p in positions], schema=schema)
             for batch in chain(self._peeked, self.source)
@@ -202,16 +233,20 @@ class _DatasetTable(_StreamTable):
         return stream.attach([names.index(self.names[p]) for p in positions])
 
 
-# ---- ends that are geometries ----------------------------------------------------------------------------------------
+# ---- ends that are geometries --------------------------------------------------------------------
 
 
 def with_coordinates(source: Any) -> Any:
-    """Returns a table with the geometries of its ends as columns of degrees; other sources unchanged.
+    """Returns a table with the geometries of its ends as columns of degrees.
 
-    Points become ``NAME_lat`` and ``NAME_lon``. A geometry with both ends (two points, or a line, as in trips of
-    trackintel) becomes ``start_lat``, ``start_lon``, ``end_lat`` and ``end_lon``.
+    Other sources unchanged.
+
+    Points become ``NAME_lat`` and ``NAME_lon``. A geometry with both ends (two points, or a line,
+    as in trips of trackintel) becomes ``start_lat``, ``start_lon``, ``end_lat`` and ``end_lon``.
     """
-    if type(source).__module__.partition(".")[0] == "movingpandas" and hasattr(source, "trajectories"):
+    if type(source).__module__.partition(".")[0] == "movingpandas" and hasattr(
+        source, "trajectories"
+    ):
         source = _from_trajectories(source.trajectories)
     names = geometry_columns(source)
     if not names:
@@ -222,15 +257,22 @@ def with_coordinates(source: Any) -> Any:
     for name in names:
         added |= _ends(source[name], name)
     frame = pd.DataFrame({name: source[name].array for name in source.columns if name not in names})
-    return frame.assign(**{name: values for name, values in added.items() if name not in frame.columns})
+    return frame.assign(
+        **{name: values for name, values in added.items() if name not in frame.columns}
+    )
 
 
 def _from_trajectories(trajectories: Sequence[Any]) -> Any:
-    """Returns a line from end to end for each trajectory of movingpandas, its start, and the moving object if known."""
+    """Returns a line from end to end for each trajectory of movingpandas, its start, and the moving
+    object if known.
+    """
     import geopandas
     import shapely
 
-    lines = [shapely.LineString([one.get_start_location(), one.get_end_location()]) for one in trajectories]
+    lines = [
+        shapely.LineString([one.get_start_location(), one.get_end_location()])
+        for one in trajectories
+    ]
     columns = {"started_at": [one.get_start_time() for one in trajectories]}
     # The name of the trajectory is not used: one person makes several.
     persons = [getattr(one, "obj_id", None) for one in trajectories]
@@ -240,7 +282,9 @@ def _from_trajectories(trajectories: Sequence[Any]) -> Any:
 
 
 def named_points(source: Any, reading: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of reading with names of point columns replaced by those of their coordinates."""
+    """Returns the arguments of reading with names of point columns replaced by those of their
+    coordinates.
+    """
     points = set(geometry_columns(source))
     given = dict(reading)
     for end in ("origin", "destination"):
@@ -275,7 +319,8 @@ def _ends(column: Any, name: str) -> dict[str, Any]:
     counts = shapely.get_num_coordinates(geometries[~missing])
     if (counts < 2).any() or ("MultiPoint" in kinds and (counts != 2).any()):
         raise DataError(
-            f"Column '{name}' must hold two points or a line for each trip; some rows have other geometries."
+            f"Column '{name}' must hold two points or a line for each trip; some rows have other"
+            " geometries."
         )
     found = np.full((4, len(geometries)), np.nan)
     where, points = np.flatnonzero(~missing), shapely.get_coordinates(geometries[~missing])

@@ -1,7 +1,8 @@
 """Tilings: H3 cells, or the zones of a user's map, as 64-bit numbers.
 
-A tiling converts columns and points to numbers, knows which numbers are tiles, and builds the tree over them. Missing
-and unreadable tiles have the numbers `NO_TILE` and `UNREADABLE_TILE`; the tile ``outside`` has the largest number.
+A tiling converts columns and points to numbers, knows which numbers are tiles, and builds the tree
+over them. Missing and unreadable tiles have the numbers `NO_TILE` and `UNREADABLE_TILE`; the tile
+``outside`` has the largest number.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError, ParameterError
-from flowveil.hierarchy import OUTSIDE_CELL, Floats, Hierarchy
+from flowveil.core.arrays import Cells64, Floats, Mask
+from flowveil.core.errors import DataError, ParameterError
+from flowveil.core.hierarchy import OUTSIDE_CELL, Hierarchy
 from flowveil.reading import Reading
-from flowveil.reading.areas import Area, Bounds, Mask
+from flowveil.reading.areas import Area, Bounds
 from flowveil.zoning.files import ZoneMap
 from flowveil.zoning.geometry import NOWHERE
-from flowveil.zoning.h3 import Cells64, h3_hierarchy, is_cell, parent_of, resolution_of
+from flowveil.zoning.h3 import h3_hierarchy, is_cell, parent_of, resolution_of
 from flowveil.zoning.outside import with_outside
 from flowveil.zoning.points import index_points
 from flowveil.zoning.restriction import restricted_tree
@@ -58,16 +60,22 @@ class H3Tiling:
 
     def lift(self, numbers: Cells64) -> Cells64:
         """Returns the ancestors of cells that are finer than the resolution."""
-        return np.where(resolution_of(numbers) > self.resolution, parent_of(numbers, self.resolution), numbers)
+        return np.where(
+            resolution_of(numbers) > self.resolution, parent_of(numbers, self.resolution), numbers
+        )
 
     def in_area(self, numbers: Cells64, area: Area) -> Mask:
         """Returns which cells have their centres in the area."""
         return area.holds_cells(numbers)
 
     def hierarchy(self, tiles: Cells64) -> Hierarchy:
-        """Returns the smallest H3 tree whose leaves are these distinct cells, in increasing order."""
+        """Returns the smallest H3 tree whose leaves are these distinct cells, in increasing
+        order.
+        """
         if tiles[0] == np.uint64(self.outside):
-            raise DataError("All trips begin, or all end, outside the area. Hint: a larger area (--within).")
+            raise DataError(
+                "All trips begin, or all end, outside the area. Hint: a larger area (--within)."
+            )
         return h3_hierarchy(tiles)
 
 
@@ -77,12 +85,18 @@ class MapTiling:
 
     zone_map: ZoneMap
     keeps_outside: bool = False
+    pads_codes: bool = False
     noun: str = "on the map"
 
     @cached_property
     def whole_map(self) -> Hierarchy:
-        """The tree over all tiles of the map, also those without trips; with `outside` if it is kept."""
-        return with_outside(self.zone_map.hierarchy) if self.keeps_outside else self.zone_map.hierarchy
+        """The tree over all tiles of the map, also those without trips.
+
+        With `outside` if it is kept.
+        """
+        return (
+            with_outside(self.zone_map.hierarchy) if self.keeps_outside else self.zone_map.hierarchy
+        )
 
     @property
     def outside(self) -> int:
@@ -101,7 +115,8 @@ class MapTiling:
 
     def tile_numbers(self, column: pa.Array) -> Cells64:
         """Looks every code up on the map."""
-        numbers = self.zone_map.tiles_of(column).astype(np.int64) + _FIRST_OF_MAP
+        tiles = self.zone_map.tiles_of(column, padded=self.pads_codes)
+        numbers = tiles.astype(np.int64) + _FIRST_OF_MAP
         numbers[numbers < _FIRST_OF_MAP] = UNREADABLE_TILE
         if column.null_count:
             numbers[column.is_null().to_numpy(zero_copy_only=False)] = NO_TILE
@@ -119,8 +134,12 @@ class MapTiling:
         """Returns which zones have their centres in the area."""
         tree = self.zone_map.hierarchy
         if tree.geography is None:
-            raise ParameterError("The map has no coordinates, so its zones cannot be compared with the area.")
-        return area.holds(*tree.geography.centers(tree.leaf_node[numbers.astype(np.int64) - _FIRST_OF_MAP]))
+            raise ParameterError(
+                "The map has no coordinates, so its zones cannot be compared with the area."
+            )
+        return area.holds(
+            *tree.geography.centers(tree.leaf_node[numbers.astype(np.int64) - _FIRST_OF_MAP])
+        )
 
     def hierarchy(self, tiles: Cells64) -> Hierarchy:
         """Returns the tree of the map over these tiles."""
@@ -134,7 +153,9 @@ def tiling_of(reading: Reading) -> Tiling:
     """Returns the tiling of a reading."""
     if reading.zones is None:
         return H3Tiling(reading.resolution)
-    return MapTiling(reading.zones, keeps_outside=reading.outside == "keep")
+    return MapTiling(
+        reading.zones, keeps_outside=reading.outside == "keep", pads_codes=reading.pad_codes
+    )
 
 
 class Inside:
@@ -169,10 +190,12 @@ class Inside:
 
 
 def _bounds_of(area: Area | None, tiling: Tiling) -> Bounds | None:
-    """Returns bounds of all points whose tiles may have their centres in the area; None for no bounds.
+    """Returns bounds of all points whose tiles may have their centres in the area.
 
-    The centre of an H3 cell is less than two mean edges of its resolution from any of its points. Near the poles and
-    the 180th meridian there are no bounds.
+    None for no bounds.
+
+    The centre of an H3 cell is less than two mean edges of its resolution from any of its points.
+    Near the poles and the 180th meridian there are no bounds.
     """
     if area is None or area.bounds is None or not isinstance(tiling, H3Tiling):
         return None

@@ -1,4 +1,7 @@
-"""The boundary: a release with raw trips in, what may be published of it out. Nothing else crosses."""
+"""The boundary: a release with raw trips in, what may be published of it out.
+
+Nothing else crosses.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,24 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
-from flowveil.flows import MILLION, Cells, is_fixed_point, to_fixed_point
-from flowveil.guarantee import DIFFERENCING
-from flowveil.hierarchy import Ints
-from flowveil.record_values import refuse_numbers
-from flowveil.release.statement import INEXACT, Published, Shares, Statement, round_share, share_step
-from flowveil.times import TIME
+from flowveil.core.arrays import Ints
+from flowveil.core.flows import MILLION, Cells, is_fixed_point, to_fixed_point
+from flowveil.core.guarantee import DIFFERENCING
+from flowveil.core.values import refuse_numbers
+from flowveil.release.statement import (
+    Published,
+    Shares,
+    Statement,
+    round_share,
+    share_step,
+)
 from flowveil.zoning.h3 import is_h3, resolution_of
 from flowveil.zoning.public_map import BoxMap, H3Map, PublicMap, TreeMap, TwoTreesMap
 
 if TYPE_CHECKING:
-    from flowveil.flows import Flows
+    from flowveil.core.flows import Flows
+    from flowveil.release.counts import ExactCounts, Matrix, Publishable
     from flowveil.release.plan import Zones
-    from flowveil.release.release import Matrix, Publishable, Release
 
 #: Rows whose codes are made text in one batch: noisy releases have millions.
 _BATCH_ROWS = 1 << 20
@@ -42,8 +50,8 @@ def to_published(
 ) -> Published:
     """Returns what may be published of a release: recounted cells, and the statement.
 
-    Its cells were recounted when it was made. ``about`` has title, source, period, licence and contact; ``outlines`` is
-    the text of the operator's GeoJSON.
+    Its cells were recounted when it was made. ``about`` has title, source, period, licence and
+    contact; ``outlines`` is the text of the operator's GeoJSON.
     """
     cells = cells_table(release)
     plans = [part.plan for _, part in release.parts]
@@ -51,13 +59,18 @@ def to_published(
     confirmed = tuple(chosen.get("confirmed", ()))
     timezone = chosen.get("timezone")
     statement = Statement(
-        kind=release.kind,
         method=release.method,
-        parameters={n: v if n in _NOT_PATHS else _without_paths(v) for n, v in chosen.items() if n not in _STATED},
+        parameters={
+            n: v if n in _NOT_PATHS else _without_paths(v)
+            for n, v in chosen.items()
+            if n not in _STATED
+        },
         guarantee=_guarantee_rule(release),
         about=dict(about or {}),
         homogeneous=all(plan.homogeneous for plan in plans),
         suppression=plans[-1].suppression.to_dict(),
+        thresholds="k plus a secret amount" if _are_secret(release) else "k",
+        layers=release.facets.layers,
         boxes=None if plans[-1].boxes is None else vars(plans[-1].boxes),
         slice_columns=release.slice_columns,
         timezone=timezone if isinstance(timezone, str) else None,
@@ -72,8 +85,15 @@ def to_published(
         context=outlines is not None,
     )
     # The first slice, where there are slices: all have the same trees.
-    flows: Flows = release.input.slices[0] if release.slice_columns else release.input
-    return Published(cells, statement, public_map(flows, boxed=plans[-1].boxes is not None), outlines)
+    flows: Flows = release.input
+    return Published(
+        cells, statement, public_map(flows, boxed=plans[-1].boxes is not None), outlines
+    )
+
+
+def _are_secret(release: Publishable) -> bool:
+    """Returns whether every cell had to reach k plus a secret amount."""
+    return all(part.plan.secret_thresholds for _, part in release.parts)
 
 
 def public_map(flows: Flows, *, boxed: bool) -> PublicMap:
@@ -90,9 +110,9 @@ def public_map(flows: Flows, *, boxed: bool) -> PublicMap:
 
 def _guarantee_rule(release: Publishable) -> dict[str, Any]:
     """Returns the guarantee; k mean weights are stated as the rule, not as the number."""
-    guarantee = release.guarantee  # type: ignore[attr-defined]
+    guarantee = release.guarantee
     stated: dict[str, Any] = guarantee.to_dict()
-    if release.kind not in INEXACT and "population" in stated and not guarantee.population_is_given:
+    if not release.facets.is_noisy and "population" in stated and not guarantee.population_is_given:
         stated["population"] = None
     return stated
 
@@ -102,22 +122,24 @@ def _without_paths(value: Any) -> Any:
         return {name: _without_paths(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_without_paths(inner) for inner in value]
-    is_path = isinstance(value, PathLike) or (isinstance(value, str) and ("/" in value or "\\" in value))
+    is_path = isinstance(value, PathLike) or (
+        isinstance(value, str) and ("/" in value or "\\" in value)
+    )
     return "(a path; not published)" if is_path else value
 
 
-# ---- shares ------------------------------------------------------------------------------------------------------
+# ---- shares --------------------------------------------------------------------------------------
 
 
 def _shares(release: Publishable) -> Shares | None:
     """Returns the rounded shares; None for noise and for revisions."""
-    if release.kind in INEXACT or getattr(release, "revision", None) is not None:
+    if release.facets.is_noisy or getattr(release, "revision", None) is not None:
         return None
-    guarantee = release.guarantee  # type: ignore[attr-defined]
+    guarantee = release.guarantee
     basis = guarantee.basis
-    parts = _finest_kind(release) if release.slice_columns else [cast("Release", release)]
+    parts = [cast("ExactCounts", part) for _, part in release.parts]
     summary = release.input.intake
-    tables = release.input.slices if release.slice_columns else (release.input,)
+    tables = (release.input,)
     read = _volume(tables, basis)
     # The mean volume of a trip: 1, or the mean weight where the population is protected.
     per_trip = read / max(_volume(tables, "trips"), Fraction(1))
@@ -125,34 +147,40 @@ def _shares(release: Publishable) -> Shares | None:
     dropped = Fraction(getattr(summary, f"dropped_{basis}") or 0)
     outside = Fraction(getattr(summary, f"outside_{basis}") or 0)
     whole = max(read + dropped + outside, Fraction(1))
-    dropped_rows = Fraction(sum(summary.dropped.values()), max(summary.rows - summary.empty_rows, 1))
+    dropped_rows = Fraction(
+        sum(summary.dropped.values()), max(summary.rows - summary.empty_rows, 1)
+    )
     step = share_step(guarantee.k, _volume([part.cells for part in parts], "trips"))
+    has_area = summary.within is not None or summary.outside == "keep"
     return Shares(
         basis=basis,
         step=float(step),
         dropped=round_share(max(dropped / whole, dropped_rows), step),
-        outside=None if summary.within is None else round_share(outside / whole, step),
+        outside=round_share(outside / whole, step) if has_area else None,
         suppressed=_suppressed_share(release, parts, read - published, whole, step, per_trip),
     )
 
 
 def _suppressed_share(
     release: Publishable,
-    parts: Sequence[Release],
+    parts: Sequence[ExactCounts],
     suppressed: Fraction,
     whole: Fraction,
     step: Fraction,
     per_trip: Fraction,
 ) -> float:
-    """Returns the rounded share of suppressed trips; a share that only full pairs explain looks like a smaller one.
+    """Returns the rounded share of suppressed trips.
 
-    A pair in no cell holds at most k - 1 trips of mean weight, or a reader may assume so. If a share were reached first
-    by a multiple of k - 1 trips, that number would reveal that every pair of so many is full; so one trip less has the
-    same share. In a homogeneous release a share that is reached only if every unlisted pair of listed zones holds some
-    is shown as that of all of them full. Layers suppress exactly what would be determined, and slices as a whole, so
-    their share is at least the limit that the operator chose.
+    A share that only full pairs explain looks like a smaller one.
+
+    A pair in no cell holds at most k - 1 trips of mean weight, or a reader may assume so. If a
+    share were reached first by a multiple of k - 1 trips, that number would reveal that every pair
+    of so many is full; so one trip less has the same share. In a homogeneous release a share that
+    is reached only if every unlisted pair of listed zones holds some is shown as that of all of
+    them full. Layers, slices, and cells with secret thresholds show at least the limit that the
+    operator chose, which a share never exceeds there.
     """
-    guarantee = release.guarantee  # type: ignore[attr-defined]
+    guarantee = release.guarantee
     rest, full_pair = whole - suppressed, per_trip * (guarantee.k - 1)
 
     def show(volume: Fraction) -> float:
@@ -163,28 +191,20 @@ def _suppressed_share(
         next_full = (suppressed // full_pair + 1) * full_pair
         shown = show(next_full) if next_full - suppressed <= per_trip else shown
     least = 0.0
-    if release.slice_columns or any(part.plan.layer is not None for part in parts):
+    in_layers = any(part.plan.layer is not None for part in parts)
+    if release.slice_columns or in_layers or _are_secret(release):
         least = round_share(Fraction(str(release.parameters.get("max_suppressed") or 0)), step)
-    whole_cells = all(part.plan.homogeneous and part.plan.suppression.rule == "short cells" for part in parts)
+    whole_cells = all(
+        part.plan.homogeneous and part.plan.suppression.rule == "short cells" for part in parts
+    )
     if not whole_cells:
         return max(shown, least)
     unlisted = sum(
-        len(np.unique(part.cells.origin)) * len(np.unique(part.cells.destination)) - len(part.cells) for part in parts
+        len(np.unique(part.cells.origin)) * len(np.unique(part.cells.destination)) - len(part.cells)
+        for part in parts
     )
     most, nearly = (full_pair * max(n, 0) for n in (unlisted, unlisted - 1))
     return max(least, shown if suppressed > most or shown < show(nearly) else show(most), shown)
-
-
-def _finest_kind(release: Publishable) -> list[Release]:
-    """Returns the published matrices of the finest kind: most columns with values, then the shortest time step."""
-    kinds: dict[tuple[int, ...], list[Release]] = {}
-    for key, part in release.parts:
-        detail = tuple(
-            0 if value is None else len(value) if name == TIME else 1
-            for name, value in zip(release.slice_columns, key, strict=True)
-        )
-        kinds.setdefault(detail, []).append(part)
-    return kinds[max(kinds)]
 
 
 def _volume(tables: Sequence[Cells], basis: str) -> Fraction:
@@ -197,21 +217,20 @@ def _volume(tables: Sequence[Cells], basis: str) -> Fraction:
     return total
 
 
-# ---- cells -------------------------------------------------------------------------------------------------------
+# ---- cells ---------------------------------------------------------------------------------------
 
 
 def cells_table(release: Publishable) -> pa.Table:
     """Returns the published matrices, sorted by slice, then (origin_zone, destination_zone).
 
-    Columns: ``origin_zone`` and ``destination_zone`` (text), ``trips`` (int64; float64 with fractions), where known
-    ``weight`` (float64), requested means, totals and medians (float64, null where refused), in a revision ``revised``,
-    in layers ``layer``, and one text column for each slice column, empty where a matrix holds all values, so rows of a
-    total come first. Where columns fold, the code of each folded attribute, and ``time_from`` and ``time_to``, by which
-    rows are sorted first.
+    Columns: ``origin_zone`` and ``destination_zone`` (text), ``trips`` (int64; float64 with
+    fractions), where known ``weight`` (float64), requested means, totals and medians (float64, null
+    where refused), in a revision ``revised``, in layers ``layer``, and one text column for each
+    slice column. Where columns fold, the code of each folded attribute, and ``time_from`` and
+    ``time_to``, by which rows are sorted first.
     """
-    ordered = sorted(release.parts, key=lambda part: tuple((value is not None, value or "") for value in part[0]))
     tables = []
-    for key, matrix in ordered:
+    for key, matrix in sorted(release.parts, key=lambda part: part[0]):
         for table in _matrix_tables(matrix):
             for name, value in zip(release.slice_columns, key, strict=True):
                 table = table.append_column(name, pa.array([value] * len(table), pa.string()))
@@ -226,7 +245,11 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
     origin, origin_rank = _codes_and_ranks(plan.origin_zones, cells.origin)
     destination, destination_rank = _codes_and_ranks(plan.destination_zones, cells.destination)
     ends = (origin_rank[cells.origin], destination_rank[cells.destination])
-    folded = {} if plan.folded is None else {name: of[cells.origin] for name, of in plan.folded.columns.items()}
+    folded = (
+        {}
+        if plan.folded is None
+        else {name: of[cells.origin] for name, of in plan.folded.columns.items()}
+    )
     layers = () if plan.layer is None else (plan.layer[cells.origin],)
     order = np.lexsort((*layers, *ends[::-1], *reversed(folded.values())))
     numbers = _numbers(matrix)
@@ -253,13 +276,16 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
 
 def _numbers(matrix: Matrix) -> Mapping[str, Any]:
     """Returns means, totals and medians of the cells of a matrix, as far as their rules allow."""
-    release = cast("Release", matrix)
+    release = cast("ExactCounts", matrix)
     records = matrix.input.values
     if records is None:
         return {}
     # Checked when the run began; a plan of another kind is a defect of its method.
     refuse_numbers({"boxes": matrix.plan.boxes, "revisions": release.revision})
-    return cast("Mapping[str, Any]", records.of_cells(release.cell_of_flow, len(release.cells), k=release.guarantee.k))
+    return cast(
+        "Mapping[str, Any]",
+        records.of_cells(release.cell_of_flow, len(release.cells), k=release.guarantee.k),
+    )
 
 
 def _codes_and_ranks(zones: Zones, number: Ints) -> tuple[pa.Array, Ints]:
@@ -269,4 +295,7 @@ def _codes_and_ranks(zones: Zones, number: Ints) -> tuple[pa.Array, Ints]:
     place = np.zeros(len(zones), np.int32)
     place[used] = np.arange(len(used))
     _, rank = np.unique(codes, return_inverse=True)
-    return pa.array(codes.tolist(), type=pa.string()).take(pa.array(place)), rank.astype(np.int32)[place]
+    return (
+        pa.array(codes.tolist(), type=pa.string()).take(pa.array(place)),
+        rank.astype(np.int32)[place],
+    )

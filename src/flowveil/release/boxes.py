@@ -1,8 +1,9 @@
 """Boxes as zones: rectangles between grid lines of longitude and latitude.
 
-The edge of the tightest rectangle around some trips is the coordinate of one trip. So edges are on the lines of a
-declared grid, and nothing finer than a square of it enters a method or a release. Grid lines are whole numbers of 10⁻⁷
-degrees, so a box contains a tile here exactly if it does so in published degrees: west <= longitude < east.
+The edge of the tightest rectangle around some trips is the coordinate of one trip. So edges are on
+the lines of a declared grid, and nothing finer than a square of it enters a method or a release.
+Grid lines are whole numbers of 10⁻⁷ degrees, so a box contains a tile here exactly if it does so in
+published degrees: west <= longitude < east.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import h3
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError, ParameterError
-from flowveil.flows import Flows
-from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.core.arrays import Floats, Ints, repr_of_sizes
+from flowveil.core.errors import DataError, ParameterError
+from flowveil.core.flows import Flows
+from flowveil.core.hierarchy import Hierarchy
 from flowveil.zoning.h3 import resolution_of
 from flowveil.zoning.public_map import FULL_TURN, UNITS_PER_DEGREE, Rectangles
 
@@ -35,8 +37,9 @@ class Grid:
 
     lon_units: int  # width and height of a square in 10⁻⁷ degrees
     lat_units: int
-    # Whether the map is cut at Greenwich instead of at 180 degrees, because it lies across the latter; western columns
-    # then follow the eastern ones. The lines stay the same: others would reveal how far trips spread.
+    # Whether the map is cut at Greenwich instead of at 180 degrees, because it lies across the
+    # latter; western columns then follow the eastern ones. The lines stay the same: others would
+    # reveal how far trips spread.
     across: bool = False
 
     def squares(self, lat: Floats, lon: Floats) -> tuple[Ints, Ints]:
@@ -52,12 +55,17 @@ class Grid:
         return self.in_order(x).astype(np.int32), y.astype(np.int32)
 
     def in_order(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Returns columns that are counted from Greenwich, negative to the west, in the order of the map."""
+        """Returns columns that are counted from Greenwich, negative to the west, in the order of
+        the map.
+        """
         return np.where(self.across & (x < 0), x + 2 * self.eastern, x)
 
     @property
     def eastern(self) -> int:
-        """Columns between Greenwich and 180 degrees, and as many to the west; the last one may be narrower."""
+        """Columns between Greenwich and 180 degrees, and as many to the west.
+
+        The last one may be narrower.
+        """
         return -(-FULL_TURN // 2 // self.lon_units)
 
     @property
@@ -66,34 +74,46 @@ class Grid:
         return self.lon_units / UNITS_PER_DEGREE, self.lat_units / UNITS_PER_DEGREE
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Boxes:
     """Properties of zones that are boxes."""
+
+    __repr__ = repr_of_sizes
 
     grid_lon: float  # width and height in degrees of the grid of their edges
     grid_lat: float
     disjoint: bool  # no flow is in two cells
-    finer_than_tiles: bool  # the grid is finer than the tiles, so that an edge may reveal in which tile a flow is
+    finer_than_tiles: (
+        bool  # the grid is finer than the tiles, so that an edge may reveal in which tile a flow is
+    )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Frame:
     """Positions of the flows in the grid."""
+
+    __repr__ = repr_of_sizes
 
     grid: Grid
     origin_squares: tuple[Ints, Ints]  # column and row of every tile of each end
     destination_squares: tuple[Ints, Ints]
     point: Ints  # int32, one row for each of the four dimensions and one column for each flow
-    # Width of a square in each dimension, in whole centimetres, so that equal lengths are equal numbers.
+    # Width of a square in each dimension, in whole centimetres, so that equal lengths are equal
+    # numbers.
     step_cm: NDArray[np.int64]
     # A square is clearly smaller than a tile, so that an edge may reveal in which tile a flow is.
     finer_than_tiles: bool
 
     @classmethod
     def of(cls, flows: Flows, *, grid_m: float | None = None) -> Frame:
-        """Lays a grid over the tiles of these flows, ``grid_m`` metres wide; by default as wide as the median tile."""
+        """Lays a grid over the tiles of these flows, ``grid_m`` metres wide.
+
+        By default as wide as the median tile.
+        """
         if grid_m is not None and not 1 <= grid_m <= 1e7:
-            raise ParameterError(f"grid_m must be at least 1 metre and at most 10,000 km; found {grid_m!r}.")
+            raise ParameterError(
+                f"grid_m must be at least 1 metre and at most 10,000 km; found {grid_m!r}."
+            )
         (lat_o, lon_o), (lat_d, lon_d) = _centers(flows.origins), _centers(flows.destinations)
         lat, lon = np.concatenate((lat_o, lat_d)), np.concatenate((lon_o, lon_d))
         tile_m, latitude = _tile_width_and_latitude(flows, lat)
@@ -114,7 +134,8 @@ class Frame:
             origin_squares=squares_o,
             destination_squares=squares_d,
             point=np.stack(
-                [axis[flows.origin] for axis in squares_o] + [axis[flows.destination] for axis in squares_d]
+                [axis[flows.origin] for axis in squares_o]
+                + [axis[flows.destination] for axis in squares_d]
             ),
             step_cm=np.array([x_cm, y_cm, x_cm, y_cm], dtype=np.int64),
             finer_than_tiles=width < 0.9 * tile_m,
@@ -124,8 +145,9 @@ class Frame:
 def _centers(tree: Hierarchy) -> tuple[Floats, Floats]:
     if tree.geography is None:
         raise DataError(
-            "Boxes need to know where the tiles lie, and this map has no coordinates. "
-            "Hint: give zones with outlines or centroids, or choose a method that works on the hierarchy alone."
+            "Boxes need to know where the tiles lie, and this map has no coordinates. Hint: give"
+            " zones with outlines or centroids, or choose a method that works on the hierarchy"
+            " alone."
         )
     return tree.geography.centers(tree.leaf_node)
 
@@ -133,15 +155,20 @@ def _centers(tree: Hierarchy) -> tuple[Floats, Floats]:
 def _tile_width_and_latitude(flows: Flows, lat: Floats) -> tuple[float, float]:
     """Returns the side of a square of the area of a tile, in metres, and a latitude of the map.
 
-    The grid is published, so both are those of the whole map. For H3, the area is the mean at that resolution, and the
-    latitude the median of the tiles with trips, rounded to 5 degrees; docs/threat-model.md says what that reveals.
+    The grid is published, so both are those of the whole map. For H3, the area is the mean at that
+    resolution, and the latitude the median of the tiles with trips, rounded to 5 degrees;
+    docs/threat-model.md says what that reveals.
     """
     tree = flows.origins
     if tree.code.dtype == np.uint64:
         resolution = int(resolution_of(tree.code[tree.leaf_node[:1]])[0])
         area = float(h3.average_hexagon_area(resolution, unit="m^2"))
         return float(np.sqrt(area)), 5.0 * round(float(np.nanmedian(lat)) / 5.0)
-    maps = [one for one in ([flows.whole_map] if flows.whole_map else [tree, flows.destinations]) if one.geography]
+    maps = [
+        one
+        for one in ([flows.whole_map] if flows.whole_map else [tree, flows.destinations])
+        if one.geography
+    ]
     areas = np.concatenate([one.geography.areas_km2(one.leaf_node) for one in maps])  # type: ignore[union-attr]
     lats = np.concatenate([one.geography.centers(one.leaf_node)[0] for one in maps])  # type: ignore[union-attr]
     return 1000.0 * float(np.sqrt(np.nanmedian(areas))), float(np.nanmedian(lats))
@@ -152,9 +179,14 @@ def _round_units(degrees: float) -> int:
     return max(10, round(float(f"{degrees * UNITS_PER_DEGREE:.2g}")))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Hulls:
-    """The smallest 4-D box of squares around each group: ``low`` and ``high`` belong to it, one row a dimension."""
+    """The smallest 4-D box of squares around each group.
+
+    ``low`` and ``high`` belong to it, one row a dimension.
+    """
+
+    __repr__ = repr_of_sizes
 
     low: Ints
     high: Ints
@@ -168,15 +200,22 @@ class Hulls:
 
     @classmethod
     def of_slices(cls, point: Ints, order: NDArray[Any], first: NDArray[np.int64]) -> Hulls:
-        """The hulls of consecutive slices of an order; each begins at one of ``first`` and none is empty."""
+        """The hulls of consecutive slices of an order.
+
+        Each begins at one of ``first`` and none is empty.
+        """
         low = [np.minimum.reduceat(axis[order], first) for axis in point]
         high = [np.maximum.reduceat(axis[order], first) for axis in point]
         return cls(low=np.stack(low), high=np.stack(high))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TileIndex:
-    """Counts tiles in rectangles of squares: a wavelet matrix, so a query costs a look-up for each bit of n."""
+    """Counts tiles in rectangles of squares: a wavelet matrix, so a query costs a look-up for each
+    bit of n.
+    """
+
+    __repr__ = repr_of_sizes
 
     x: Ints  # columns of the tiles, sorted
     y: Ints  # rows of the tiles, sorted
@@ -217,9 +256,11 @@ class TileIndex:
         return count
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BoxZones:
     """Zones that are rectangles of grid squares; distinct, in the order of their bounds."""
+
+    __repr__ = repr_of_sizes
 
     grid: Grid
     squares: tuple[Ints, Ints]  # column and row of every tile of this end
@@ -255,7 +296,10 @@ class BoxZones:
         return np.zeros(len(self), dtype=np.int32)
 
     def codes(self, zones: Ints) -> NDArray[np.str_]:
-        """``box_west_south_east_north`` in degrees; west is above east where the box crosses 180 degrees."""
+        """``box_west_south_east_north`` in degrees.
+
+        West is above east where the box crosses 180 degrees.
+        """
         return self._rectangles(zones).codes()
 
     def centers(self, zones: Ints) -> tuple[Floats, Floats]:

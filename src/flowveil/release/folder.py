@@ -1,7 +1,7 @@
 """A published folder, read back. The recount of `verify` has a separate reader.
 
-The folder may come from anybody: only regular files are opened, and tables are read only if they unpack to about as
-much as a release of their size does.
+The folder may come from anybody: only regular files are opened, and tables are read only if they
+unpack to about as much as a release of their size does.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowveil.errors import FlowveilError, ParameterError
-from flowveil.paths import open_regular, read_json
-from flowveil.release.statement import Kind, Statement, check_report
+from flowveil.core.errors import FlowveilError, ParameterError
+from flowveil.release.statement import Statement, check_report
+from flowveil.system.paths import open_regular, read_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +36,19 @@ class ReleaseFolder:
     @cached_property
     def flows(self) -> pa.Table:
         """The published matrices."""
-        return self._table("flows.parquet")
+        table, statement = self._table("flows.parquet"), self.statement
+        slices = statement.parameters.get("slices") or {}
+        totals = any(
+            table[name].null_count for name in statement.slice_columns if name in table.column_names
+        )
+        if totals or slices.get("total") or slices.get("also_every"):
+            raise ParameterError(
+                f"'{self.path}' holds a total, or a longer step, next to its slices, as version 0.3"
+                " published them: counts below the guarantee may follow by subtraction. Hint:"
+                " withdraw it, publish the slices alone with --common-zones, and add them up:"
+                " `flowveil derive RELEASE --sum COLUMN --out TOTAL`."
+            )
+        return table
 
     @cached_property
     def zones(self) -> pa.Table:
@@ -65,18 +77,27 @@ class ReleaseFolder:
         from pyarrow import csv
 
         try:
-            texts = csv.ConvertOptions(column_types=dict.fromkeys(("zone", "role", "tile"), pa.string()))
+            texts = csv.ConvertOptions(
+                column_types=dict.fromkeys(("zone", "role", "tile"), pa.string())
+            )
             with open_regular(self.path / "lookup.csv") as file:
                 found = csv.read_csv(file, convert_options=texts)
             # A map with names has one more column.
-            if found.column_names[:3] != ["zone", "role", "tile"] or found.column_names[3:] not in ([], ["tile_name"]):
+            if found.column_names[:3] != ["zone", "role", "tile"] or found.column_names[3:] not in (
+                [],
+                ["tile_name"],
+            ):
                 raise self._unreadable("lookup.csv")
             return found
         except (OSError, pa.ArrowException):
-            raise ParameterError("The release is not on a user's map: it has no lookup.csv.") from None
+            raise ParameterError(
+                "The release is not on a user's map: it has no lookup.csv."
+            ) from None
 
     def check_manifest(self) -> None:
-        """Refuse a folder in which a table or the report is not the file that its manifest lists."""
+        """Refuse a folder in which a table or the report is not the file that its manifest
+        lists.
+        """
         try:
             listed = dict(read_json(self.path / "manifest.json")["sha256"])
             files = [name for name in (*_OWN, "lookup.csv") if name in listed]
@@ -85,8 +106,8 @@ class ReleaseFolder:
             raise self._unreadable("manifest.json") from None
         if not set(_OWN) <= set(files) or any(found[name] != listed[name] for name in files):
             raise ParameterError(
-                f"'{self.path}' is not as it was published: its manifest lists other files. Hint: put the release "
-                "back, or make it again."
+                f"'{self.path}' is not as it was published: its manifest lists other files. Hint:"
+                " put the release back, or make it again."
             )
 
     def sha256(self, name: str) -> str:
@@ -102,7 +123,8 @@ class ReleaseFolder:
 
     def _unreadable(self, name: str) -> ParameterError:
         return ParameterError(
-            f"'{self.path}' holds no release that can be read. Hint: name the folder with {name} in it."
+            f"'{self.path}' holds no release that can be read. Hint: name the folder with {name}"
+            " in it."
         )
 
 
@@ -129,17 +151,21 @@ class FolderSlice(ReleaseFolder):
     def statement(self) -> Statement:
         """What the release states, of one matrix."""
         stated = self.whole.statement
-        kind: Kind = "layered" if "layer" in self.whole.flows.column_names else "plain"
         parameters = {name: value for name, value in stated.parameters.items() if name != "slices"}
-        return replace(stated, kind=kind, slice_columns=(), parameters=parameters)
+        return replace(stated, slice_columns=(), parameters=parameters)
 
 
 def zones_in(flows: pa.Table, zones: pa.Table) -> pa.Table:
-    """Returns the zones, of those of all slices, that occur in one matrix, each in the role that it has there."""
+    """Returns the zones, of those of all slices, that occur in one matrix, each in the role that it
+    has there.
+    """
     import pyarrow.compute as pc
 
     starts, ends = (
-        pc.and_(pc.is_in(zones["zone"], value_set=flows[f"{end}_zone"]), pc.not_equal(zones["role"], other))
+        pc.and_(
+            pc.is_in(zones["zone"], value_set=flows[f"{end}_zone"]),
+            pc.not_equal(zones["role"], other),
+        )
         for end, other in (("origin", "destination"), ("destination", "origin"))
     )
     roles = pc.if_else(pc.and_(starts, ends), "both", pc.if_else(starts, "origin", "destination"))
@@ -157,14 +183,26 @@ def taken_at_its_word(name: object) -> Iterator[None]:
         yield
     except FlowveilError:
         raise
-    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, pa.ArrowException, ShapelyError):
+    except (
+        LookupError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        pa.ArrowException,
+        ShapelyError,
+    ):
         raise ParameterError(
-            f"'{name}' holds no release that can be read: a column or an entry is missing, or is not that of a release."
+            f"'{name}' holds no release that can be read: a column or an entry is missing, or is"
+            " not that of a release."
         ) from None
 
 
 def read_bounded(path: Path) -> pa.Table:
-    """Reads a Parquet file that may be hostile; raises OSError or ValueError if it is not a plain, bounded table."""
+    """Reads a Parquet file that may be hostile.
+
+    Raises OSError or ValueError if it is not a plain, bounded table.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -175,7 +213,10 @@ def read_bounded(path: Path) -> pa.Table:
             groups = [table.metadata.row_group(i) for i in range(table.metadata.num_row_groups)]
             if table.metadata.num_rows > _ROWS + _ROWS_PER_BYTE * size:
                 raise ValueError("claims more rows than fit")
-            if sum(group.total_byte_size for group in groups) > _UNPACKED + _UNPACKED_PER_BYTE * size:
+            if (
+                sum(group.total_byte_size for group in groups)
+                > _UNPACKED + _UNPACKED_PER_BYTE * size
+            ):
                 raise ValueError("would unpack to far more than it holds")
             return table.read()
         except pa.ArrowException as problem:

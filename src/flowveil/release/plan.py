@@ -1,7 +1,8 @@
 """Plan: what a method decided.
 
 A method is a pure function from `Flows` and a `Guarantee` to a `Plan`; it never publishes.
-`flowveil.release.release.Release` applies the plan, recounts every cell, and refuses if one is below the guarantee.
+`flowveil.publishing.release.Release` applies the plan, recounts every cell, and refuses if one is
+below the guarantee.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.flows import Cells, Flows
-from flowveil.folds import Fold
-from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.core.arrays import Floats, Ints, repr_of_sizes
+from flowveil.core.dimensions import Dimension
+from flowveil.core.flows import Cells, Flows
+from flowveil.core.hierarchy import Hierarchy
 from flowveil.release.boxes import Boxes, BoxZones, Frame, Hulls
+from flowveil.release.facets import Facets
 from flowveil.zoning.places import Places
 
 if TYPE_CHECKING:
@@ -44,14 +47,17 @@ class Zones(Protocol):
         """Latitude and longitude of the centres, or None where the map is unknown."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NodeZones:
     """Zones that are nodes of a hierarchy: a cut, or any nodes that a method chose.
 
     Attributes:
-        layer: of origin zones where cells come in layers: the layer of each, from 1. The same node in two layers is
-            two zones here, and one in zones.parquet. None where there are no layers.
+        layer: of origin zones where cells come in layers: the layer of each, from 1. The same node
+            in two layers is two zones here, and one in zones.parquet. None where there are no
+            layers.
     """
+
+    __repr__ = repr_of_sizes
 
     hierarchy: Hierarchy
     nodes: Ints
@@ -80,15 +86,17 @@ class NodeZones:
         return None if where is None else where.centers(self.nodes[zones])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FoldedZones(NodeZones):
     """Origin zones where columns fold: each is a node, and a node of each fold (``fold_nodes``).
 
-    So a cell is still a pair of zones, and all that counts, merges and measures pairs does so for tuples. The same node
-    with two nodes of a fold is two zones here, and one in zones.parquet.
+    So a cell is still a pair of zones, and all that counts, merges and measures pairs does so for
+    tuples. The same node with two nodes of a fold is two zones here, and one in zones.parquet.
     """
 
-    folds: tuple[Fold, ...]
+    __repr__ = repr_of_sizes
+
+    folds: tuple[Dimension, ...]
     fold_nodes: tuple[Ints, ...]
 
     @cached_property
@@ -100,22 +108,29 @@ class FoldedZones(NodeZones):
     @cached_property
     def widths(self) -> tuple[Floats, ...]:
         """For each fold, the width of the node of each zone."""
-        return tuple(fold.width[node] for fold, node in zip(self.folds, self.fold_nodes, strict=True))
+        return tuple(
+            fold.width[node] for fold, node in zip(self.folds, self.fold_nodes, strict=True)
+        )
 
     @property
     def hours(self) -> Floats | None:
         """Length of the interval of each zone; None if time is not folded."""
-        return next((w for fold, w in zip(self.folds, self.widths, strict=True) if fold.every is not None), None)
+        return next(
+            (w for fold, w in zip(self.folds, self.widths, strict=True) if fold.every is not None),
+            None,
+        )
 
     @cached_property
     def n_values(self) -> NDArray[np.float64]:
         """Combinations of values in each zone."""
-        sizes = [fold.tree.size[node] for fold, node in zip(self.folds, self.fold_nodes, strict=True)]
+        sizes = [
+            fold.tree.size[node] for fold, node in zip(self.folds, self.fold_nodes, strict=True)
+        ]
         return np.asarray(np.prod(sizes, axis=0, dtype=np.float64))
 
 
-#: A rule on cells that is not monotone. Arguments: positions of flows, the cell of each (-1 for none), and for each end
-#: the node of its cell. Returns which cells break the rule.
+#: A rule on cells that is not monotone. Arguments: positions of flows, the cell of each (-1 for
+#: none), and for each end the node of its cell. Returns which cells break the rule.
 CellRule = Callable[[NDArray[np.int64], NDArray[np.int64], Sequence[Ints]], NDArray[np.bool_]]
 
 
@@ -124,10 +139,11 @@ class Suppression:
     """The rule by which flows were suppressed, which `verify` applies again.
 
     Attributes:
-        rule: ``short cells``: a cell is published whole or not at all. ``hopeless flows``: flows are taken out before
-            cells are counted. ``noise``: flows outside the pairs that noisy counts are drawn for are not counted.
-        levels, beta: of hopeless flows: how many levels both ends were lifted, and the share of the flows that may be
-            taken out; None with the other rules.
+        rule: ``short cells``: a cell is published whole or not at all. ``hopeless flows``: flows
+            are taken out before cells are counted. ``noise``: flows outside the pairs that noisy
+            counts are drawn for are not counted.
+        levels, beta: of hopeless flows: how many levels both ends were lifted, and the share of the
+            flows that may be taken out; None with the other rules.
     """
 
     rule: Literal["short cells", "hopeless flows", "noise"] = "short cells"
@@ -139,20 +155,26 @@ class Suppression:
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Plan:
     """What a method decided, for every flow.
 
     Attributes:
-        origin_zone, destination_zone: the zones that hold the flow's tiles, for every flow, kept or not.
+        origin_zone, destination_zone: the zones that hold the flow's tiles, for every flow, kept or
+            not.
         origin_zones, destination_zones: the zones that those numbers mean.
         homogeneous: the origin zones are disjoint, and so are the destination zones.
         boxes: properties of the boxes; None if zones are nodes.
         suppression: the rule by which flows were suppressed.
         notes: what else the method has to say of its run; only what may be published.
-        frozen: the map of the earlier release whose zones these are, for the check before publishing; else None.
-        stricter: the listed places around which cells had to reach more, by their tiles; None without a list.
+        frozen: the map of the earlier release whose zones these are, for the check before
+            publishing; else None.
+        stricter: the listed places around which cells had to reach more, by their tiles; None
+            without a list.
+        secret_thresholds: cells had to reach k plus a secret amount.
     """
+
+    __repr__ = repr_of_sizes
 
     origin_zone: Ints
     destination_zone: Ints
@@ -165,15 +187,17 @@ class Plan:
     notes: Mapping[str, Any] = field(default_factory=dict)
     frozen: pa.Table | None = None
     stricter: Places | None = None
+    secret_thresholds: bool = False
 
     @property
-    def kind(self) -> Literal["plain", "layered", "boxed", "folded"]:
-        """Whether zones are nodes, nodes in layers, boxes, or nodes with folds (in layers or not)."""
-        if self.folded is not None:
-            return "folded"
-        if self.layer is not None:
-            return "layered"
-        return "plain" if self.boxes is None else "boxed"
+    def facets(self) -> Facets:
+        """What a release of this plan is."""
+        folds = () if self.folded is None else self.folded.folds
+        return Facets(
+            zones="nodes" if self.boxes is None else "boxes",
+            layers=self.layer is not None,
+            dimensions={fold.name: "fold" for fold in folds},
+        )
 
     @property
     def layer(self) -> NDArray[np.int8] | None:
@@ -203,7 +227,10 @@ class Plan:
         return self.layer is not None or (self.boxes is not None and not self.boxes.disjoint)
 
     def cells_around(self, cells: Cells, flows: Any = slice(None)) -> NDArray[np.int64]:
-        """Returns the published cell of the pair of zones of these flows, kept or not; -1 without one."""
+        """Returns the published cell of the pair of zones of these flows, kept or not.
+
+        -1 without one.
+        """
         width = np.int64(len(self.destination_zones))
         published = cells.origin.astype(np.int64) * width + cells.destination
         wanted = self.origin_zone[flows].astype(np.int64) * width + self.destination_zone[flows]
@@ -243,18 +270,29 @@ class Plan:
         *,
         layer: NDArray[np.int8] | None = None,
     ) -> Plan:
-        """The plan that puts every flow into these nodes of its ends: origin, destination and folds.
+        """The plan that puts every flow into these nodes of its ends.
 
-        With layers, the same node in two layers is two origin zones. Rows after those of the flows are cells whose
-        zones are listed too.
+        Origin, destination and folds.
+
+        With layers, the same node in two layers is two origin zones. Rows after those of the flows
+        are cells whose zones are listed too.
         """
         used, destination = np.unique(nodes[1], return_inverse=True)
         trees = [tree for tree, _ in (flows.ends[0], *flows.ends[2:])]
-        shape = (*(tree.n_nodes for tree in trees), 1 if layer is None else int(layer.max(initial=0)) + 1)
-        columns: Any = (nodes[0], *nodes[2:], np.zeros(len(nodes[0]), np.int8) if layer is None else layer)
+        shape = (
+            *(tree.n_nodes for tree in trees),
+            1 if layer is None else int(layer.max(initial=0)) + 1,
+        )
+        columns: Any = (
+            nodes[0],
+            *nodes[2:],
+            np.zeros(len(nodes[0]), np.int8) if layer is None else layer,
+        )
         key: NDArray[np.int64] = np.ravel_multi_index(columns, shape)
         distinct, origin = np.unique(key, return_inverse=True)
-        node, *fold_nodes, layers = (part.astype(np.int32) for part in np.unravel_index(distinct, shape))
+        node, *fold_nodes, layers = (
+            part.astype(np.int32) for part in np.unravel_index(distinct, shape)
+        )
         marked: dict[str, Any] = {} if layer is None else {"layer": layers.astype(np.int8)}
         origins = NodeZones(flows.origins, node, **marked)
         if flows.folds:
@@ -281,11 +319,14 @@ class Plan:
     ) -> Plan:
         """Returns the plan that publishes the hull of each group of flows as a cell.
 
-        Groups are numbered from 0 without gaps, and kept or suppressed as a whole. ``disjoint``: no flow is in the hull
-        of two groups; single ends may overlap.
+        Groups are numbered from 0 without gaps, and kept or suppressed as a whole. ``disjoint``: no
+        flow is in the hull of two groups; single ends may overlap.
         """
         grid, hulls = frame.grid, Hulls.around(frame.point, group)
-        bounds = np.concatenate((hulls.low[:2], hulls.high[:2])), np.concatenate((hulls.low[2:], hulls.high[2:]))
+        bounds = (
+            np.concatenate((hulls.low[:2], hulls.high[:2])),
+            np.concatenate((hulls.low[2:], hulls.high[2:])),
+        )
         origins, origin = BoxZones.of(grid, frame.origin_squares, *bounds[0])
         destinations, destination = BoxZones.of(grid, frame.destination_squares, *bounds[1])
         return cls(

@@ -1,8 +1,10 @@
-"""A frozen map: the zones of a release, read from its folder, for later releases with the same zones.
+"""A frozen map: the zones of a release, read from its folder, for later releases with the same
+zones.
 
-Releases with the same zones are comparable: there is nothing to subtract but whole cells. A frozen map lists the zones,
-their tree and what each is made of; if zones overlap, also which pairs of them are cells, and in which layers. It has
-no counts, so a later release can be made without the earlier one.
+Releases with the same zones are comparable: there is nothing to subtract but whole cells. A frozen
+map lists the zones, their tree and what each is made of; if zones overlap, also which pairs of them
+are cells, and in which layers. It has no counts, so a later release can be made without the earlier
+one.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flowveil.errors import ParameterError
+from flowveil.core.errors import ParameterError
 from flowveil.release.folder import ReleaseFolder, read_bounded, taken_at_its_word
 
 FORMAT = "flowveil frozen map"
@@ -40,12 +42,12 @@ _KINDS = {
 class FrozenMap:
     """Zones that were published once."""
 
-    # Zone, role, level, and h3_cells or tiles, sorted by zone and role; where zones overlap also ``destinations``: the
-    # destination zones with which an origin zone makes a cell; and of a release in layers ``layers``: the layers of
-    # these cells.
+    # Zone, role, level, and h3_cells or tiles, sorted by zone and role; where zones overlap also
+    # ``destinations``: the destination zones with which an origin zone makes a cell; and of a
+    # release in layers ``layers``: the layers of these cells.
     table: pa.Table
-    # ``hierarchy``, ``resolution``, ``same_zones``, ``homogeneous``, and ``map_sha256``, which is that of what the
-    # folder says of the user's own map.
+    # ``hierarchy``, ``resolution``, ``same_zones``, ``homogeneous``, and ``map_sha256``, which is
+    # that of what the folder says of the user's own map.
     about: Mapping[str, Any]
 
     @classmethod
@@ -77,7 +79,10 @@ class FrozenMap:
 
     @property
     def homogeneous(self) -> bool:
-        """Whether the zones of each end are disjoint; where they are not, `cells` lists the cells."""
+        """Whether the zones of each end are disjoint.
+
+        Where they are not, `cells` lists the cells.
+        """
         return bool(self.about["homogeneous"])
 
     @cached_property
@@ -99,7 +104,10 @@ class FrozenMap:
 
     @property
     def cells(self) -> list[tuple[str, str, int]]:
-        """Origin zone, destination zone and layer of each cell, where zones overlap; layer 0 without layers."""
+        """Origin zone, destination zone and layer of each cell, where zones overlap.
+
+        Layer 0 without layers.
+        """
         found = []
         for row in self.table.to_pylist():
             destinations = row["destinations"] or ()
@@ -114,27 +122,30 @@ class FrozenMap:
 
     def write(self, path: str | PathLike[str]) -> Path:
         """Write a Parquet file that holds all of it."""
-        from flowveil.output import write_files
+        from flowveil.system.output import write_files
 
         table = self.as_table()
-        write_files({path: lambda place: pq.write_table(table, place, compression="zstd", version="2.6")})
+        write_files(
+            {path: lambda place: pq.write_table(table, place, compression="zstd", version="2.6")}
+        )
         return Path(path)
 
 
 def _from_folder(folder: ReleaseFolder) -> FrozenMap:
     folder.check_manifest()
     statement = folder.statement
-    kind, parameters, homogeneous = statement.kind, statement.parameters, statement.homogeneous
-    if kind not in ("plain", "layered", "sliced"):
-        kinds = {"boxed": "boxes", "noisy": "noisy counts", "perturbed": "perturbed counts"}
-        what = kinds.get(kind, "cells of places and times")
+    facets, parameters, homogeneous = statement.facets, statement.parameters, statement.homogeneous
+    if not facets.counts_nodes:
+        kinds = {"boxed": "boxes", "noisy": "noisy counts"}
+        what = kinds.get(facets.kind, "cells of places and times")
         raise ParameterError(
-            f"The zones of a release of {what} cannot be kept: only zones of a tree can. Hint: --method twincut."
+            f"The zones of a release of {what} cannot be kept: only zones of a tree can. Hint:"
+            " --method twincut."
         )
-    if kind == "sliced" and not parameters["slices"]["common_zones"] and statement.zones_of is None:
+    if facets.separates and not parameters["slices"]["common_zones"] and statement.zones_of is None:
         raise ParameterError(
-            "Each slice of this release has separate zones, so it has no common map to keep. Hint: make it with "
-            "--common-zones or --zones-of, or name a release of one matrix."
+            "Each slice of this release has separate zones, so it has no common map to keep. Hint:"
+            " make it with --common-zones or --zones-of, or name a release of one matrix."
         )
     zones = folder.zones
     own = CELLS if CELLS in zones.column_names else TILES
@@ -157,8 +168,8 @@ def _checked(about: Mapping[str, Any], own: str) -> Mapping[str, Any]:
     resolution = about["resolution"]
     if own == CELLS and (type(resolution) is not int or not 0 <= resolution <= 15):
         raise ParameterError(
-            "The release does not say at which resolution its trips were read, so its zones cannot be kept. Hint: make "
-            "it from trips that flowveil has read."
+            "The release does not say at which resolution its trips were read, so its zones cannot"
+            " be kept. Hint: make it from trips that flowveil has read."
         )
     if about["hierarchy"] not in ("h3", "halves"):
         raise ParameterError("The release does not say on which tree its zones stand.")
@@ -166,7 +177,9 @@ def _checked(about: Mapping[str, Any], own: str) -> Mapping[str, Any]:
 
 
 def _typed(table: pa.Table) -> pa.Table:
-    return table.cast(pa.schema([(name, _KINDS[name]) for name in table.column_names])).combine_chunks()
+    return table.cast(
+        pa.schema([(name, _KINDS[name]) for name in table.column_names])
+    ).combine_chunks()
 
 
 def _tiles(folder: ReleaseFolder) -> pa.Array:
@@ -176,19 +189,28 @@ def _tiles(folder: ReleaseFolder) -> pa.Array:
         below.setdefault((row["zone"], row["role"]), []).append(row["tile"])
     keys = zip(folder.zones["zone"].to_pylist(), folder.zones["role"].to_pylist(), strict=True)
     # A zone of one slice may have both roles in the whole release.
-    return pa.array([sorted(below.get(key, below.get((key[0], "both"), []))) for key in keys], _TEXTS)
+    return pa.array(
+        [sorted(below.get(key, below.get((key[0], "both"), []))) for key in keys], _TEXTS
+    )
 
 
 def _hash_of_tiles(columns: Mapping[str, Any]) -> str:
     rows = zip(columns["zone"].to_pylist(), columns[TILES].to_pylist(), strict=True)
-    text = "".join(json.dumps([zone, tiles], ensure_ascii=False) + "\n" for zone, tiles in sorted(rows))
+    text = "".join(
+        json.dumps([zone, tiles], ensure_ascii=False) + "\n" for zone, tiles in sorted(rows)
+    )
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _cells(folder: ReleaseFolder) -> dict[str, pa.Array]:
-    """The destination zones with which each origin zone makes a cell, and their layers; null for a destination zone."""
+    """The destination zones with which each origin zone makes a cell, and their layers.
+
+    Null for a destination zone.
+    """
     columns = {"destinations": "destination_zone", LAYERS: "layer"}
-    columns = {name: column for name, column in columns.items() if column in folder.flows.column_names}
+    columns = {
+        name: column for name, column in columns.items() if column in folder.flows.column_names
+    }
     of_origin: dict[str, set[tuple[Any, ...]]] = {}
     names = ["origin_zone", *columns.values()]
     for origin, *cell in zip(*(folder.flows[name].to_pylist() for name in names), strict=True):
@@ -196,7 +218,9 @@ def _cells(folder: ReleaseFolder) -> dict[str, pa.Array]:
     listed = zip(folder.zones["zone"].to_pylist(), folder.zones["role"].to_pylist(), strict=True)
     cells = [None if role == "destination" else sorted(of_origin[zone]) for zone, role in listed]
     return {
-        name: pa.array([None if some is None else [cell[at] for cell in some] for some in cells], _KINDS[name])
+        name: pa.array(
+            [None if some is None else [cell[at] for cell in some] for some in cells], _KINDS[name]
+        )
         for at, name in enumerate(columns)
     }
 
@@ -208,7 +232,13 @@ def _from_table(table: pa.Table) -> FrozenMap:
             raise KeyError
         wanted = {"hierarchy", "resolution", "same_zones", "homogeneous", "map_sha256"}
         own = CELLS if CELLS in table.column_names else TILES
-        columns = ["zone", "role", "level", own, *([] if about["homogeneous"] else ["destinations"])]
+        columns = [
+            "zone",
+            "role",
+            "level",
+            own,
+            *([] if about["homogeneous"] else ["destinations"]),
+        ]
         in_layers = [*columns, LAYERS] if "destinations" in columns else columns
         if set(about) != wanted or table.column_names not in (columns, in_layers):
             raise KeyError
@@ -216,4 +246,6 @@ def _from_table(table: pa.Table) -> FrozenMap:
     except ParameterError:
         raise
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError, pa.ArrowException):
-        raise ParameterError("This table is not a frozen map. Hint: flowveil freeze RELEASE --out FILE.") from None
+        raise ParameterError(
+            "This table is not a frozen map. Hint: flowveil freeze RELEASE --out FILE."
+        ) from None

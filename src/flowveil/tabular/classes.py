@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flowveil.errors import InfeasibleError, ParameterError
-from flowveil.hierarchy import Hierarchy
-from flowveil.tabular.records import Column, Floats, Ints
+from flowveil.core.arrays import Floats, Numbers
+from flowveil.core.errors import InfeasibleError, ParameterError
+from flowveil.core.hierarchy import Hierarchy
+from flowveil.tabular.records import Column
 
 #: Distances are sums of rounded quotients; a distance is within t up to this much.
 T_TOLERANCE = 1e-9
@@ -27,19 +28,26 @@ T_TOLERANCE = 1e-9
 class Safety:
     """Thresholds of a group of records, and the columns to test them on.
 
-    The distance of distributions is, for numbers and ordered categories, the earth mover's distance over ranks, scaled
-    to 0..1; for other categories half the sum of absolute differences (all categories equally far apart).
+    The distance of distributions is, for numbers and ordered categories, the earth mover's distance
+    over ranks, scaled to 0..1; for other categories half the sum of absolute differences (all
+    categories equally far apart).
     """
 
     k: int  # fewest records of a group
     l: int | None = None  # noqa: E741  # fewest distinct values of each sensitive column in a group
-    t: float | None = None  # largest distance of a sensitive column's distribution in a group and in the table
+    t: float | None = (
+        None  # largest distance of a sensitive column's distribution in a group and in the table
+    )
     sensitive: tuple[Column, ...] = ()
 
     def __post_init__(self) -> None:
         for name, value in (("k", self.k), ("l", self.l)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
-                raise ParameterError(f"{name} must be a whole number of at least 1; found {value!r}.")
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1
+            ):
+                raise ParameterError(
+                    f"{name} must be a whole number of at least 1; found {value!r}."
+                )
         if self.t is not None and not (np.isfinite(self.t) and 0 <= self.t <= 1):
             raise ParameterError(f"t must be between 0 and 1; found {self.t!r}.")
         if (self.l is not None or self.t is not None) and not self.sensitive:
@@ -49,15 +57,23 @@ class Safety:
         """Raise InfeasibleError if not even the whole table in one class would be safe."""
         if n_records < self.k:
             problem = f"k = {self.k} cannot be met: the table has {n_records} records."
-            raise InfeasibleError(f"{problem} Hint: lower k, or publish nothing.", best={"k": n_records})
+            raise InfeasibleError(
+                f"{problem} Hint: lower k, or publish nothing.", best={"k": n_records}
+            )
         for column in self.sensitive:
             present = int(np.count_nonzero(np.bincount(column.codes)))
             if self.l is not None and present < self.l:
-                problem = f"l = {self.l} cannot be met: column '{column.name}' has {present} distinct values."
+                problem = (
+                    f"l = {self.l} cannot be met: column '{column.name}' has {present} distinct"
+                    " values."
+                )
                 raise InfeasibleError(f"{problem} Hint: lower l.", best={"l": present})
 
-    def holds(self, group: Ints, n_groups: int, records: Ints) -> NDArray[np.bool_]:
-        """Whether each group is safe; an empty group is not. Records are positions in the sensitive columns."""
+    def holds(self, group: Numbers, n_groups: int, records: Numbers) -> NDArray[np.bool_]:
+        """Whether each group is safe; an empty group is not.
+
+        Records are positions in the sensitive columns.
+        """
         size = np.bincount(group, minlength=n_groups)
         safe = size >= self.k
         if self.l is None and self.t is None:
@@ -65,7 +81,9 @@ class Safety:
         for column in self.sensitive:
             # Groups below a threshold are not tested further.
             kept = safe[group]
-            run_group, run_code, run_count = runs(group[kept], column.codes[records[kept]], column.n_values)
+            run_group, run_code, run_count = runs(
+                group[kept], column.codes[records[kept]], column.n_values
+            )
             if self.l is not None:
                 safe &= np.bincount(run_group, minlength=n_groups) >= self.l
             if self.t is not None:
@@ -74,15 +92,21 @@ class Safety:
         return safe
 
 
-def runs(group: Ints, code: Ints, n_codes: int) -> tuple[Ints, Ints, Ints]:
+def runs(group: Numbers, code: Numbers, n_codes: int) -> tuple[Numbers, Numbers, Numbers]:
     """The distinct (group, code) pairs in order, and how many records each has."""
     key = np.sort(group * n_codes + code)
-    first = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1]))) if len(key) else np.zeros(0, np.int64)
+    first = (
+        np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
+        if len(key)
+        else np.zeros(0, np.int64)
+    )
     count = np.diff(np.append(first, len(key)))
     return key[first] // n_codes, key[first] % n_codes, count
 
 
-def _distances(column: Column, run_group: Ints, run_code: Ints, run_count: Ints, size: Ints) -> Floats:
+def _distances(
+    column: Column, run_group: Numbers, run_code: Numbers, run_count: Numbers, size: Numbers
+) -> Floats:
     """Distance of each group's distribution from the whole table's, from its runs alone."""
     total = np.bincount(column.codes, minlength=column.n_values)
     # Codes without records (categories of a declared order) do not enter the distance.
@@ -92,13 +116,18 @@ def _distances(column: Column, run_group: Ints, run_code: Ints, run_count: Ints,
     if column.has_order:
         return _earth_mover(total, run_group, run_rank, run_count, size)
     whole = (total / total.sum())[run_rank]
-    # Values the group does not have contribute their whole share: 1 minus the shares of those it has.
+    # Values the group does not have contribute their whole share: 1 minus the shares of those it
+    # has.
     difference = np.abs(run_count / size[run_group] - whole) - whole
     return (1 + np.bincount(run_group, weights=difference, minlength=len(size))) / 2
 
 
-def _earth_mover(total: Ints, run_group: Ints, run_rank: Ints, run_count: Ints, size: Ints) -> Floats:
-    """Mean absolute difference of the distribution functions over the ranks 0..m-2, by two prefix sums for each run."""
+def _earth_mover(
+    total: Numbers, run_group: Numbers, run_rank: Numbers, run_count: Numbers, size: Numbers
+) -> Floats:
+    """Mean absolute difference of the distribution functions over the ranks 0..m-2, by two prefix
+    sums for each run.
+    """
     m = len(total)
     if m < 2:
         return np.zeros(len(size))
@@ -126,29 +155,34 @@ _DELIMITERS = set('[]{},"')
 class Region:
     """Published values of one quasi-identifier, one for each partition.
 
-    The text is the value itself if there is only one; ``[low, high)`` for numbers, edges on the column's grid, ``-inf``
-    or ``inf`` in the tails; ``[low, high]`` for ordered categories; both followed by `` or missing`` where values are
-    missing; ``{a, b}`` for unordered categories and for sibling terms of a hierarchy.
+    The text is the value itself if there is only one; ``[low, high)`` for numbers, edges on the
+    column's grid, ``-inf`` or ``inf`` in the tails; ``[low, high]`` for ordered categories; both
+    followed by `` or missing`` where values are missing; ``{a, b}`` for unordered categories and
+    for sibling terms of a hierarchy.
     """
 
     column: Column
     text: Any
-    first: Ints  # partition p covers the code intervals ``first[p]:first[p + 1]`` of ``start:stop``
-    start: Ints
-    stop: Ints
+    first: (
+        Numbers  # partition p covers the code intervals ``first[p]:first[p + 1]`` of ``start:stop``
+    )
+    start: Numbers
+    stop: Numbers
 
     @property
-    def size(self) -> Ints:
+    def size(self) -> Numbers:
         """Number of codes that each partition's published value covers."""
         return np.asarray(np.add.reduceat(self.stop - self.start, self.first[:-1]))
 
     @property
-    def codes(self) -> Ints:
+    def codes(self) -> Numbers:
         """The covered codes, partition by partition."""
         length = self.stop - self.start
-        return np.asarray(np.arange(length.sum()) - np.repeat(np.cumsum(length) - length - self.start, length))
+        return np.asarray(
+            np.arange(length.sum()) - np.repeat(np.cumsum(length) - length - self.start, length)
+        )
 
-    def draw(self, partition: Ints, generator: np.random.Generator) -> Ints:
+    def draw(self, partition: Numbers, generator: np.random.Generator) -> Numbers:
         """Draw for each record one of the codes its published value covers, uniformly."""
         before = (np.cumsum(self.size) - self.size)[partition]
         return np.take(self.codes, before + generator.integers(0, self.size[partition]))
@@ -161,15 +195,17 @@ class Region:
         return share
 
 
-def regions_of(columns: Sequence[Column], partition: Ints) -> tuple[Region, ...]:
+def regions_of(columns: Sequence[Column], partition: Numbers) -> tuple[Region, ...]:
     """Recode every quasi-identifier of every partition."""
     n_partitions = int(partition.max()) + 1
     return tuple(_region(column, partition, n_partitions) for column in columns)
 
 
-def number_by_text(regions: Sequence[Region]) -> Ints:
+def number_by_text(regions: Sequence[Region]) -> Numbers:
     """Renumber partitions by their published text, ties by the old number."""
-    texts = pa.table([region.text for region in regions], names=[str(i) for i in range(len(regions))])
+    texts = pa.table(
+        [region.text for region in regions], names=[str(i) for i in range(len(regions))]
+    )
     texts = texts.append_column("number", pa.array(np.arange(texts.num_rows)))
     order = pc.sort_indices(texts, sort_keys=[(name, "ascending") for name in texts.column_names])
     number = np.empty(texts.num_rows, dtype=np.int64)
@@ -177,8 +213,12 @@ def number_by_text(regions: Sequence[Region]) -> Ints:
     return number
 
 
-def covering_children(tree: Hierarchy, partition: Ints, code: Ints, n_partitions: int) -> Ints:
-    """Maps each leaf to the child that contains it of its partition's lowest common ancestor, or to itself if alone."""
+def covering_children(
+    tree: Hierarchy, partition: Numbers, code: Numbers, n_partitions: int
+) -> Numbers:
+    """Maps each leaf to the child that contains it of its partition's lowest common ancestor, or to
+    itself if alone.
+    """
     low = np.full(n_partitions, tree.n_tiles, dtype=np.int64)
     high = np.full(n_partitions, -1, dtype=np.int64)
     np.minimum.at(low, partition, code)
@@ -187,7 +227,7 @@ def covering_children(tree: Hierarchy, partition: Ints, code: Ints, n_partitions
     while (outside := tree.leaf_stop[ancestor] <= high).any():
         ancestor[outside] = tree.parent[ancestor[outside]]
     top = ancestor[partition]
-    child: Ints = tree.leaf_node[code].astype(np.int64)
+    child: Numbers = tree.leaf_node[code].astype(np.int64)
     below = (child != top) & (tree.parent[child] != top)
     while below.any():
         child[below] = tree.parent[child[below]]
@@ -195,19 +235,23 @@ def covering_children(tree: Hierarchy, partition: Ints, code: Ints, n_partitions
     return child
 
 
-def _region(column: Column, partition: Ints, n_partitions: int) -> Region:
+def _region(column: Column, partition: Numbers, n_partitions: int) -> Region:
     if column.tree is not None:
         return _terms(column, column.tree, partition, n_partitions)
     run_partition, run_code, _ = runs(partition, column.codes, column.n_values)
     first = np.searchsorted(run_partition, np.arange(n_partitions + 1))
     if column.kind == "unordered":
         labels = [_quoted(label) for label in column.labels]
-        return Region(column, _sets(first, run_code, labels, column.labels), first, run_code, run_code + 1)
+        return Region(
+            column, _sets(first, run_code, labels, column.labels), first, run_code, run_code + 1
+        )
     return _ranges(column, first, run_code)
 
 
-def _terms(column: Column, tree: Hierarchy, partition: Ints, n_partitions: int) -> Region:
-    """The children of the lowest common ancestor that have records, or the ancestor if all of them have."""
+def _terms(column: Column, tree: Hierarchy, partition: Numbers, n_partitions: int) -> Region:
+    """The children of the lowest common ancestor that have records, or the ancestor if all of them
+    have.
+    """
     child = covering_children(tree, partition, column.codes, n_partitions)
     run_partition, node, _ = runs(partition, child, tree.n_nodes)
     first = np.searchsorted(run_partition, np.arange(n_partitions + 1))
@@ -220,10 +264,16 @@ def _terms(column: Column, tree: Hierarchy, partition: Ints, n_partitions: int) 
     first = np.searchsorted(run_partition[kept], np.arange(n_partitions + 1))
     names = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist()
     text = _sets(first, node, [_quoted(name) for name in names], names)
-    return Region(column, text, first, tree.leaf_start[node].astype(np.int64), tree.leaf_stop[node].astype(np.int64))
+    return Region(
+        column,
+        text,
+        first,
+        tree.leaf_start[node].astype(np.int64),
+        tree.leaf_stop[node].astype(np.int64),
+    )
 
 
-def _sets(first: Ints, member: Ints, quoted: Sequence[str], bare: Sequence[str]) -> Any:
+def _sets(first: Numbers, member: Numbers, quoted: Sequence[str], bare: Sequence[str]) -> Any:
     """``{a, b}`` for each partition; the bare label where there is one member."""
     labels = pa.array(quoted, pa.string()).take(pa.array(member))
     lists = pa.ListArray.from_arrays(pa.array(first, pa.int32()), labels)
@@ -232,7 +282,7 @@ def _sets(first: Ints, member: Ints, quoted: Sequence[str], bare: Sequence[str])
     return pc.if_else(pa.array(np.diff(first) == 1), alone, sets)
 
 
-def _ranges(column: Column, first: Ints, run_code: Ints) -> Region:
+def _ranges(column: Column, first: Numbers, run_code: Numbers) -> Region:
     distinct = np.diff(first)
     low, high = run_code[first[:-1]], run_code[first[1:] - 1]
     or_missing = (high == column.missing) & (distinct > 1)
@@ -240,9 +290,19 @@ def _ranges(column: Column, first: Ints, run_code: Ints) -> Region:
     top = np.where(or_missing, run_code[np.maximum(first[1:] - 2, first[:-1])], high)
     bare = pa.array(column.labels, pa.string())
     labels = pa.array([_quoted(label) for label in column.labels], pa.string())
-    opens = pc.binary_join_element_wise("[", labels, "") if column.opens is None else pa.array(column.opens)
-    closes = pc.binary_join_element_wise(labels, "]", "") if column.closes is None else pa.array(column.closes)
-    ranges = pc.binary_join_element_wise(opens.take(pa.array(low)), closes.take(pa.array(top)), ", ")
+    opens = (
+        pc.binary_join_element_wise("[", labels, "")
+        if column.opens is None
+        else pa.array(column.opens)
+    )
+    closes = (
+        pc.binary_join_element_wise(labels, "]", "")
+        if column.closes is None
+        else pa.array(column.closes)
+    )
+    ranges = pc.binary_join_element_wise(
+        opens.take(pa.array(low)), closes.take(pa.array(top)), ", "
+    )
     text = pc.if_else(pa.array(low == top), bare.take(pa.array(low)), ranges)
     if column.missing >= 0:
         tail = pc.if_else(pa.array(or_missing), f" or {column.labels[column.missing]}", "")
@@ -256,4 +316,8 @@ def _ranges(column: Column, first: Ints, run_code: Ints) -> Region:
 
 
 def _quoted(label: str) -> str:
-    return json.dumps(label, ensure_ascii=False) if _DELIMITERS & set(label) or label != label.strip() else label
+    return (
+        json.dumps(label, ensure_ascii=False)
+        if _DELIMITERS & set(label) or label != label.strip()
+        else label
+    )

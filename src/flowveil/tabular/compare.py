@@ -1,8 +1,9 @@
-"""Mondrian and IPF on one table: the tables and figures of the medical thesis, on the caller's data.
+"""Mondrian and IPF on one table: the tables and figures of the medical thesis, on the caller's
+data.
 
-The sweep measures the cost of privacy: discernibility over k, replicated uniques and propensity over ε and the prior
-count, and the accuracy of a classifier trained on each release. Everything is computed from the original records and
-is private: neither k nor ε covers it.
+The sweep measures the cost of privacy: discernibility over k, replicated uniques and propensity
+over ε and the prior count, and the accuracy of a classifier trained on each release. Everything is
+computed from the original records and is private: neither k nor ε covers it.
 """
 
 from __future__ import annotations
@@ -18,23 +19,33 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from flowveil import output
-from flowveil.errors import ParameterError
-from flowveil.output import Content
-from flowveil.paths import named_path
+from flowveil.core.arrays import Floats
+from flowveil.core.errors import ParameterError
 from flowveil.published.spreadsheets import write_csv
+from flowveil.system import output
+from flowveil.system.output import Content
+from flowveil.system.paths import named_path
 from flowveil.tabular import utility
 from flowveil.tabular.domains import ColumnKinds, code_variable, decide_kinds
 from flowveil.tabular.ipf import Synthesis, synthesize_records
 from flowveil.tabular.mondrian import Anonymized, anonymize_records
-from flowveil.tabular.records import Attribute, Floats, as_attributes, as_table, check_roles, encode
+from flowveil.tabular.records import Attribute, as_attributes, as_table, check_roles, encode
 from flowveil.tabular.risk import describe_classes, discernibility
-from flowveil.tabular.utility import Paired, Trained, effects, library, outcome_of, pair_tables, replicated_uniques
+from flowveil.tabular.utility import (
+    Paired,
+    Trained,
+    effects,
+    library,
+    outcome_of,
+    pair_tables,
+    replicated_uniques,
+)
 
 T = TypeVar("T")
 
 WARNING = (
-    "Internal: these figures were computed from the original records. They are not protected and not for publication."
+    "Internal: these figures were computed from the original records. They are not protected and"
+    " not for publication."
 )
 
 
@@ -42,20 +53,28 @@ WARNING = (
 class Comparison:
     """Results of a sweep.
 
-    The tables are, with those of the thesis: ``frequencies`` of the original's categories (24), ``strict`` and
-    ``relaxed`` Mondrian over k (11, 13), ``uniques`` (12), ``synthesis`` over ε and prior count, means over repeated
-    syntheses (14 to 18), ``prediction`` of a classifier trained on the original, a Mondrian and an IPF release, tested
-    on the original and on its release (19), its ``coefficients`` (20, 22), ``published_values``: the model whose
-    categories are those that Mondrian publishes (21), ``seconds`` (23); on request those of `utility.diagnose`.
+    The tables are, with those of the thesis: ``frequencies`` of the original's categories (24),
+    ``strict`` and ``relaxed`` Mondrian over k (11, 13), ``uniques`` (12), ``synthesis`` over ε and
+    prior count, means over repeated syntheses (14 to 18), ``prediction`` of a classifier trained on
+    the original, a Mondrian and an IPF release, tested on the original and on its release (19), its
+    ``coefficients`` (20, 22), ``published_values``: the model whose categories are those that
+    Mondrian publishes (21), ``seconds`` (23); on request those of `utility.diagnose`.
     """
 
     tables: dict[str, pa.Table]
     parameters: dict[str, Any]  # settings of the sweep
-    notes: tuple[str, ...] = ()  # columns whose kind was decided by the data, or that the variants treat differently
-    by_record: Mapping[str, Floats] | None = None  # with diagnostics: Cook's distance and leverage of the records
+    notes: tuple[
+        str, ...
+    ] = ()  # columns whose kind was decided by the data, or that the variants treat differently
+    by_record: Mapping[str, Floats] | None = (
+        None  # with diagnostics: Cook's distance and leverage of the records
+    )
 
     def write(self, folder: str | Path) -> None:
-        """Write tables, figures and parameters (CSV, PNG, JSON); the folder appears complete or not at all."""
+        """Write tables, figures and parameters (CSV, PNG, JSON).
+
+        The folder appears complete or not at all.
+        """
         path = named_path(folder, what="the comparison")
         check_folder(path)
         about = {"warning": WARNING, "notes": list(self.notes), "parameters": self.parameters}
@@ -68,7 +87,8 @@ class Comparison:
 class Roles:
     """Role of each column; see `anonymize_records`.
 
-    The classifier predicts the sensitive column; its value ``positive`` (by default the first of two) is positive.
+    The classifier predicts the sensitive column; its value ``positive`` (by default the first of
+    two) is positive.
     """
 
     quasi_identifiers: Sequence[str | Attribute]
@@ -83,9 +103,9 @@ class Roles:
 class Grid:
     """Settings of the sweep; by default those of the thesis.
 
-    The synthesis without privacy is added to ``epsilons``. Each pair of ε and prior count is the mean of ``repeats``
-    syntheses. The classifier is trained on the releases of ``classifier_k``, ``classifier_epsilon`` and
-    ``classifier_prior``.
+    The synthesis without privacy is added to ``epsilons``. Each pair of ε and prior count is the
+    mean of ``repeats`` syntheses. The classifier is trained on the releases of ``classifier_k``,
+    ``classifier_epsilon`` and ``classifier_prior``.
     """
 
     ks: Sequence[int] = (2, 5, 10, 15, 20)
@@ -98,19 +118,28 @@ class Grid:
 
     def __post_init__(self) -> None:
         if self.repeats < 1:
-            raise ParameterError(f"At least one synthesis is needed for each setting; found {self.repeats}.")
+            raise ParameterError(
+                f"At least one synthesis is needed for each setting; found {self.repeats}."
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for comparison.json."""
         k, epsilon, prior = self.classifier_k, self.classifier_epsilon, self.classifier_prior
         classifier = {"k": k, "epsilon": epsilon, "prior_count": prior}
-        tried = {"k": list(self.ks), "epsilon": list(self.epsilons), "prior_count": list(self.priors)}
+        tried = {
+            "k": list(self.ks),
+            "epsilon": list(self.epsilons),
+            "prior_count": list(self.priors),
+        }
         return {**tried, "repeats": self.repeats, "classifier": classifier}
 
 
 @dataclass(frozen=True)
 class _Sweep:
-    """Inputs of all parts; ``table`` is the original with ordered bins as values, ``binned`` as IPF counts it."""
+    """Inputs of all parts.
+
+    ``table`` is the original with ordered bins as values, ``binned`` as IPF counts it.
+    """
 
     table: pa.Table
     binned: pa.Table
@@ -120,7 +149,9 @@ class _Sweep:
     report_progress: Callable[[str], None]
 
     @classmethod
-    def from_request(cls, records: Any, roles: Roles, fit: Mapping[str, Any], progress: Any) -> _Sweep:
+    def from_request(
+        cls, records: Any, roles: Roles, fit: Mapping[str, Any], progress: Any
+    ) -> _Sweep:
         table, attributes = as_table(records), as_attributes(roles.quasi_identifiers)
         others = {"sensitive": [roles.sensitive], "direct_identifiers": roles.direct_identifiers}
         check_roles(table, quasi_identifiers=[a.name for a in attributes], **others)
@@ -130,7 +161,9 @@ class _Sweep:
         coded = [code_variable(kinds.table, name, **declared, from_data=True) for name in names]
         binned = pa.table([values.take(pa.array(codes)) for values, codes in coded], names=names)
         outcome_of(binned, roles.sensitive, roles.positive)
-        return cls(kinds.table, binned, kinds, roles, {**fit, **declared}, progress or (lambda _: None))
+        return cls(
+            kinds.table, binned, kinds, roles, {**fit, **declared}, progress or (lambda _: None)
+        )
 
     @property
     def names(self) -> list[str]:
@@ -147,7 +180,11 @@ class _Sweep:
         return anonymize_records(self.table, k=k, strict=strict, **chosen)
 
     def synthesis(self, epsilon: float | None, prior: float) -> Synthesis:
-        options = {name: v for name, v in self.fit.items() if epsilon is not None or name not in ("noise", "delta")}
+        options = {
+            name: v
+            for name, v in self.fit.items()
+            if epsilon is not None or name not in ("noise", "delta")
+        }
         more = {"variables": self.variables, "domains_from_data": True, "prior_count": prior}
         return synthesize_records(self.table, epsilon=epsilon, **options, **more)
 
@@ -161,13 +198,15 @@ def compare_records(
     diagnostics: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
-    """Sweeps both methods over their parameters and measures privacy and utility; raises what the two methods raise.
+    """Sweeps both methods over their parameters and measures privacy and utility.
+
+    Raises what the two methods raise.
 
     Args:
         records: a pyarrow, pandas or polars table.
         roles, grid: role of each column, settings of the sweep.
-        fit: options of IPF: ``margins``, ``domains``, ``bins``, ``noise``, ``delta``; see `synthesize_records`.
-            Undeclared categories are read from the data.
+        fit: options of IPF: ``margins``, ``domains``, ``bins``, ``noise``, ``delta``; see
+            `synthesize_records`. Undeclared categories are read from the data.
         diagnostics: also check the assumptions of the regression.
         progress: called with a line of text before each step.
     """
@@ -180,18 +219,29 @@ def compare_records(
         "frequencies": _frequencies(sweep),
         "strict": [_mondrian_row(sweep, k, True) for k in grid.ks],
         "relaxed": [_mondrian_row(sweep, k, False) for k in grid.ks],
-        "uniques": [{name: uniques[name] for name in ("n_records", "n_cells", "empty_cells", "unique")}],
-        "synthesis": [_synthesis_row(sweep, e, p, grid.repeats) for e in (None, *grid.epsilons) for p in grid.priors],
+        "uniques": [
+            {name: uniques[name] for name in ("n_records", "n_cells", "empty_cells", "unique")}
+        ],
+        "synthesis": [
+            _synthesis_row(sweep, e, p, grid.repeats)
+            for e in (None, *grid.epsilons)
+            for p in grid.priors
+        ],
     }
     more, models = _classifiers(sweep, grid)
-    checks, by_record = utility.diagnose(sweep.binned, sweep.variables, models) if diagnostics else ({}, None)
+    checks, by_record = (
+        utility.diagnose(sweep.binned, sweep.variables, models) if diagnostics else ({}, None)
+    )
     rows |= more | checks
     return Comparison(
         tables={name: pa.Table.from_pylist(of) for name, of in rows.items()},
         parameters={
             **grid.to_dict(),
             "quasi_identifiers": sweep.names,
-            "kinds": {name: "numeric" if name in sweep.kinds.numeric else "categories" for name in sweep.names},
+            "kinds": {
+                name: "numeric" if name in sweep.kinds.numeric else "categories"
+                for name in sweep.names
+            },
             "choose": roles.choose,
             "sensitive": roles.sensitive,
             "noise": fit.get("noise", "laplace"),
@@ -209,7 +259,9 @@ def _frequencies(sweep: _Sweep) -> list[dict[str, Any]]:
         count = np.bincount(column.codes, minlength=column.n_values)
         for label, n in zip(column.labels, count.tolist(), strict=True):
             percentage = 100 * n / sweep.binned.num_rows
-            rows.append({"variable": name, "level": label, "frequency": n, "percentage": percentage})
+            rows.append(
+                {"variable": name, "level": label, "frequency": n, "percentage": percentage}
+            )
     return rows
 
 
@@ -245,8 +297,12 @@ def _mondrian_row(sweep: _Sweep, k: int, strict: bool) -> dict[str, Any]:
     }
 
 
-def _synthesis_row(sweep: _Sweep, epsilon: float | None, prior: float, repeats: int) -> dict[str, Any]:
-    sweep.report_progress(f"IPF, epsilon = {'none' if epsilon is None else epsilon}, prior count = {prior}")
+def _synthesis_row(
+    sweep: _Sweep, epsilon: float | None, prior: float, repeats: int
+) -> dict[str, Any]:
+    sweep.report_progress(
+        f"IPF, epsilon = {'none' if epsilon is None else epsilon}, prior count = {prior}"
+    )
     rows = []
     for _ in range(repeats):
         synthesis, seconds = _timed(lambda: sweep.synthesis(epsilon, prior))
@@ -264,11 +320,22 @@ def _synthesis_row(sweep: _Sweep, epsilon: float | None, prior: float, repeats: 
         )
     means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
     spread = float(np.std([row["s_pmse"] for row in rows], ddof=1)) if repeats > 1 else 0.0
-    return {"epsilon": epsilon, "prior_count": prior, "repeats": repeats, **means, "s_pmse_deviation": spread}
+    return {
+        "epsilon": epsilon,
+        "prior_count": prior,
+        "repeats": repeats,
+        **means,
+        "s_pmse_deviation": spread,
+    }
 
 
-def _classifiers(sweep: _Sweep, grid: Grid) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Trained]]:
-    """Train one model on the original, on a Mondrian and on an IPF release; return rows of tables, and the models."""
+def _classifiers(
+    sweep: _Sweep, grid: Grid
+) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Trained]]:
+    """Train one model on the original, on a Mondrian and on an IPF release.
+
+    Return rows of tables, and the models.
+    """
     sweep.report_progress("classifier")
     release, mondrian = _timed(lambda: sweep.mondrian(grid.classifier_k, strict=False))
     synthesis, ipf = _timed(lambda: sweep.synthesis(grid.classifier_epsilon, grid.classifier_prior))
@@ -277,7 +344,12 @@ def _classifiers(sweep: _Sweep, grid: Grid) -> tuple[dict[str, list[dict[str, An
     fitted = {name: effects(model) for name, model in trained.items()}
     coefficients = [
         {"term": term["term"]}
-        | {f"{name}_{part}": v for name in fitted for part, v in fitted[name][i].items() if part != "term"}
+        | {
+            f"{name}_{part}": v
+            for name in fitted
+            for part, v in fitted[name][i].items()
+            if part != "term"
+        }
         for i, term in enumerate(fitted["original"])
     ]
     tables = {
@@ -290,40 +362,62 @@ def _classifiers(sweep: _Sweep, grid: Grid) -> tuple[dict[str, list[dict[str, An
 
 
 def _train(sweep: _Sweep, release: Anonymized, synthesis: Synthesis) -> dict[str, Trained]:
-    """Return the rows of the original, of Mondrian and of IPF in one design, so that coefficients can be compared."""
+    """Return the rows of the original, of Mondrian and of IPF in one design, so that coefficients
+    can be compared.
+    """
     outcome, positive = outcome_of(sweep.binned, sweep.roles.sensitive, sweep.roles.positive)
     synthetic_outcome, _ = outcome_of(synthesis.table, sweep.roles.sensitive, positive)
     kinds = sweep.kinds
     kind_of = dict.fromkeys(sweep.names, "ordered") | dict.fromkeys(kinds.numeric, "numeric")
     variables = [Attribute(a.name, kind_of[a.name], a.order) for a in kinds.attributes]
-    pair = pair_tables(kinds.numbers(sweep.table), kinds.numbers(synthesis.table), variables=variables)
+    pair = pair_tables(
+        kinds.numbers(sweep.table), kinds.numbers(synthesis.table), variables=variables
+    )
     columns = pair.columns
     return {
-        "original": Trained(columns, utility.rows_of_codes(columns, [c.codes for c in columns]), outcome),
+        "original": Trained(
+            columns, utility.rows_of_codes(columns, [c.codes for c in columns]), outcome
+        ),
         "mondrian": Trained(columns, utility.rows_of_release(columns, release), outcome),
         "ipf": Trained(columns, utility.rows_of_codes(columns, pair.other), synthetic_outcome),
     }
 
 
 def _train_on_published_values(release: Anonymized, outcome: Floats) -> Trained:
-    """Return the thesis's reading of Mondrian: every published value is a category, generalised ones first."""
+    """Return the thesis's reading of Mondrian.
+
+    Every published value is a category, generalised ones first.
+    """
     columns = []
     for region in release.regions:
         texts = sorted(set(region.text.to_pylist()), key=lambda text: (text[0] not in "[({", text))
         values = region.text.take(pa.array(release.class_of_record))
         attribute = Attribute(region.column.name, order=tuple(texts))
-        columns.append(encode(pa.table({region.column.name: values}), attribute, missing_label="\0"))
+        columns.append(
+            encode(pa.table({region.column.name: values}), attribute, missing_label="\0")
+        )
     return Trained(columns, utility.rows_of_codes(columns, [c.codes for c in columns]), outcome)
 
 
 def _predictions(trained: Mapping[str, Trained], levels: Trained) -> list[dict[str, Any]]:
-    """Test every model on the original; and, as the thesis does, on the release it was trained on."""
+    """Test every model on the original.
+
+    And, as the thesis does, on the release it was trained on.
+    """
     original = trained["original"]
-    tests = [(name, "original", original, model, model.outcome is original.outcome) for name, model in trained.items()]
-    tests += [("mondrian", "its release", levels, levels, True), ("ipf", "its release", *(trained["ipf"],) * 2, True)]
+    tests = [
+        (name, "original", original, model, model.outcome is original.outcome)
+        for name, model in trained.items()
+    ]
+    tests += [
+        ("mondrian", "its release", levels, levels, True),
+        ("ipf", "its release", *(trained["ipf"],) * 2, True),
+    ]
     rows = []
     for name, tested_on, test, model, linked in tests:
-        result = utility.cross_validate(test.rows, test.outcome, model.rows, model.outcome, linked=linked)
+        result = utility.cross_validate(
+            test.rows, test.outcome, model.rows, model.outcome, linked=linked
+        )
         rows.append({"trained_on": name, "tested_on": tested_on, **result})
     return rows
 
@@ -334,14 +428,19 @@ def check_folder(folder: str | Path) -> None:
 
 
 def figures(comparison: Comparison) -> dict[str, Content]:
-    """Return ``strict.png``, ``relaxed.png`` and ``synthesis.png``; with diagnostics those of single records."""
+    """Return ``strict.png``, ``relaxed.png`` and ``synthesis.png``.
+
+    With diagnostics those of single records.
+    """
     # The figure class alone: pyplot would look for a screen.
     drawing = partial(library("matplotlib.figure").Figure, layout="constrained")
     drawn = {name: drawing(figsize=(6, 4)) for name in ("strict", "relaxed")}
     for name, figure in drawn.items():
         axes, k = figure.add_subplot(), comparison.tables[name]["k"].to_pylist()
         axes.plot(k, comparison.tables[name]["c_dm"].to_pylist(), marker="o")
-        axes.set(xlabel="k (more private to the right)", ylabel="discernibility C_DM (more useful below)")
+        axes.set(
+            xlabel="k (more private to the right)", ylabel="discernibility C_DM (more useful below)"
+        )
         axes.set(xticks=k, ylim=(0, None), title=f"Mondrian, {name} partitioning")
         axes.grid(alpha=0.3)
     drawn["synthesis"] = drawing(figsize=(7, 7))
@@ -350,10 +449,17 @@ def figures(comparison: Comparison) -> dict[str, Content]:
         rows = comparison.tables["influence"].to_pylist()
         limit = next(row["threshold"] for row in rows if row["measure"] == name)
         drawn[name] = drawing(figsize=(7, 4))
-        axes, title = drawn[name].add_subplot(), {"leverage": "Leverage"}.get(name, "Cook's distance")
+        axes, title = (
+            drawn[name].add_subplot(),
+            {"leverage": "Leverage"}.get(name, "Cook's distance"),
+        )
         axes.vlines(range(len(values)), 0, values, linewidth=0.4)
         axes.axhline(limit, color="tab:red", label=f"threshold {limit:.2g}")
-        axes.set(xlabel="record, in the order of the table", ylabel=title, title=f"{title} of the original's records")
+        axes.set(
+            xlabel="record, in the order of the table",
+            ylabel=title,
+            title=f"{title} of the original's records",
+        )
         axes.legend()
     # No date or version inside: the same numbers give the same bytes.
     how: dict[str, Any] = {"format": "png", "dpi": 150, "metadata": {"Software": None}}
@@ -363,11 +469,15 @@ def figures(comparison: Comparison) -> dict[str, Content]:
 def _draw_synthesis(figure: Any, rows: list[dict[str, Any]]) -> None:
     upper, lower = figure.subplots(2, 1, sharex=True)
     # No privacy at all belongs at the far end of the axis, after the largest budget.
-    budgets = sorted(dict.fromkeys(row["epsilon"] for row in rows), key=lambda epsilon: epsilon is None)
+    budgets = sorted(
+        dict.fromkeys(row["epsilon"] for row in rows), key=lambda epsilon: epsilon is None
+    )
     for prior in dict.fromkeys(row["prior_count"] for row in rows):
         by_budget = {row["epsilon"]: row for row in rows if row["prior_count"] == prior}
         for axes, key in ((upper, "s_pmse"), (lower, "ru_of_unique")):
-            axes.plot([by_budget[e][key] for e in budgets], marker="o", label=f"prior count {prior:g}")
+            axes.plot(
+                [by_budget[e][key] for e in budgets], marker="o", label=f"prior count {prior:g}"
+            )
     upper.set(ylabel="standardised pMSE (more useful below)", title="IPF synthesis")
     upper.legend()
     lower.set_xticks(range(len(budgets)), ["none" if e is None else f"{e:g}" for e in budgets])

@@ -1,9 +1,11 @@
-"""Multidimensional Mondrian for records (LeFevre, DeWitt and Ramakrishnan 2006), strict and relaxed.
+"""Multidimensional Mondrian for records (LeFevre, DeWitt and Ramakrishnan 2006), strict and
+relaxed.
 
-All partitions of one depth are cut together, with one sort for each quasi-identifier; docs/tabular/mondrian.md has the
-kinds of cuts, and `tests/reference/tabular_mondrian.py` the same algorithm as a plain recursion. A cut is allowed if
-both halves are safe: k records, and l and t if requested. Ties: the quasi-identifier named first, and the lower
-boundary. A missing number or ordered category ranks above all others; a missing category is one more category.
+All partitions of one depth are cut together, with one sort for each quasi-identifier;
+docs/tabular/mondrian.md has the kinds of cuts, and `tests/reference/tabular_mondrian.py` the same
+algorithm as a plain recursion. A cut is allowed if both halves are safe: k records, and l and t if
+requested. Ties: the quasi-identifier named first, and the lower boundary. A missing number or
+ordered category ranks above all others; a missing category is one more category.
 """
 
 from __future__ import annotations
@@ -15,16 +17,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from flowveil.errors import DataError, ParameterError, did_you_mean
+from flowveil.core.arrays import Floats, Mask, Numbers
+from flowveil.core.errors import DataError, ParameterError, did_you_mean
 from flowveil.tabular import records as rows
-from flowveil.tabular.classes import Region, Safety, covering_children, number_by_text, regions_of, runs
+from flowveil.tabular.classes import (
+    Region,
+    Safety,
+    covering_children,
+    number_by_text,
+    regions_of,
+    runs,
+)
 from flowveil.tabular.grid import Grid, encode_on_grid
-from flowveil.tabular.records import Attribute, Column, Floats, Ints, encode
+from flowveil.tabular.records import Attribute, Column, encode
 from flowveil.tabular.risk import ClassReport, recheck, recheck_ranges
-
-Mask = NDArray[np.bool_]
 
 #: Name of the published column that holds the class of each record.
 CLASS_COLUMN = "equivalence_class"
@@ -34,18 +41,20 @@ CLASS_COLUMN = "equivalence_class"
 class Anonymized:
     """A k-anonymous table, and private details for the data holder.
 
-    The table may be published: the recoded quasi-identifiers, the sensitive and the kept columns unchanged, and the
-    class of each record, sorted by class and content. Relaxed cuts may publish two classes alike; the column
-    `equivalence_class` separates them, and each alone is safe. An independent recount of the table has confirmed k, l
-    and t; `classes` has its measures.
+    The table may be published: the recoded quasi-identifiers, the sensitive and the kept columns
+    unchanged, and the class of each record, sorted by class and content. Relaxed cuts may publish
+    two classes alike; the column `equivalence_class` separates them, and each alone is safe. An
+    independent recount of the table has confirmed k, l and t; `classes` has its measures.
     """
 
     table: pa.Table
-    class_of_record: Ints  # of the input. Private
+    class_of_record: Numbers  # of the input. Private
     regions: tuple[Region, ...]  # published values of each class, one entry per quasi-identifier
     options: Options
     k: int
-    grids: Mapping[str, Grid]  # permitted edges of published ranges, for each numeric quasi-identifier
+    grids: Mapping[
+        str, Grid
+    ]  # permitted edges of published ranges, for each numeric quasi-identifier
     classes: ClassReport
 
     @property
@@ -59,20 +68,25 @@ class Anonymized:
         return [region.column.name for region in self.regions]
 
     @property
-    def class_size(self) -> Ints:
+    def class_size(self) -> Numbers:
         """Records of each class."""
         return np.bincount(self.class_of_record)
 
     def information_loss(self) -> float:
-        """Return the normalised certainty penalty (Xu et al. 2006), the mean over records and quasi-identifiers.
+        """Return the normalised certainty penalty (Xu et al.
 
-        A published value costs 0 if it is exact, otherwise the share of the column's values that it covers; a range
-        costs its width as a share of the column's range, counted in cells.
+        2006), the mean over records and quasi-identifiers.
+
+        A published value costs 0 if it is exact, otherwise the share of the column's values that it
+        covers; a range costs its width as a share of the column's range, counted in cells.
         """
         losses = []
         for region in self.regions:
             covered, n = region.size, region.column.n_values
-            of_range, of_set = (covered - 1) / max(n - 1, 1), np.where(covered > 1, covered / n, 0.0)
+            of_range, of_set = (
+                (covered - 1) / max(n - 1, 1),
+                np.where(covered > 1, covered / n, 0.0),
+            )
             loss = of_range if region.column.has_order else of_set
             losses.append(float(np.average(loss, weights=self.class_size)))
         return float(np.mean(losses))
@@ -105,11 +119,12 @@ class Anonymized:
         hidden = "" if l is None else f" and {l} distinct sensitive values"
         close = "" if t is None else f", its sensitive values within {t:g} of the whole table's"
         return (
-            f"{self.k}-anonymous: every record shares its quasi-identifiers "
-            f"({', '.join(self.quasi_identifiers)}) with a class of at least {self.k} "
-            f"records{hidden}{close}. Not protected: whether a person is in the table, and what all or most "
-            "records of a class have in common. Columns that are not named here as quasi-identifiers are "
-            "published unchanged. Two releases of the same people can be combined."
+            f"{self.k}-anonymous: every record shares its quasi-identifiers"
+            f" ({', '.join(self.quasi_identifiers)}) with a class of at least {self.k}"
+            f" records{hidden}{close}. Not protected: whether a person is in the table, and what"
+            " all or most records of a class have in common. Columns that are not named here as"
+            " quasi-identifiers are published unchanged. Two releases of the same people can be"
+            " combined."
         )
 
 
@@ -117,13 +132,19 @@ class Anonymized:
 class Options:
     """Options of `anonymize_records`."""
 
-    sensitive: Sequence[str | Attribute] = ()  # columns published unchanged and protected by l and t
+    sensitive: Sequence[
+        str | Attribute
+    ] = ()  # columns published unchanged and protected by l and t
     keep: Sequence[str] = ()  # columns published unchanged and not protected
-    allow_identifiers: Sequence[str] = ()  # may be published unchanged although most of their values are unique
-    l: int | None = None  # noqa: E741  # fewest distinct sensitive values of a class; a missing value is one
+    allow_identifiers: Sequence[
+        str
+    ] = ()  # may be published unchanged although most of their values are unique
+    # fewest distinct sensitive values of a class; a missing value is one
+    l: int | None = None  # noqa: E741
     t: float | None = None  # largest distance of a class's sensitive distribution from the table's
     strict: bool = False  # disjoint regions; else relaxed, which cuts finer
-    choose: str = "width"  # cut the widest share of the whole range (LeFevre); or ``distinct``: the most values
+    # cut the widest share of the whole range (LeFevre); or ``distinct``: the most values
+    choose: str = "width"
 
 
 def anonymize_records(
@@ -136,14 +157,16 @@ def anonymize_records(
 ) -> Anonymized:
     """Make a table k-anonymous by Mondrian; it is recounted before it is returned.
 
-    Guaranteed: every combination of published quasi-identifiers has at least k records; with l, at least l distinct
-    values of each sensitive column; with t, a distribution of each sensitive column within t of the whole table's.
-    Every published value is true of its record. The result does not depend on the order of the records.
+    Guaranteed: every combination of published quasi-identifiers has at least k records; with l, at
+    least l distinct values of each sensitive column; with t, a distribution of each sensitive
+    column within t of the whole table's. Every published value is true of its record. The result
+    does not depend on the order of the records.
 
     Args:
         records: a pyarrow, pandas or polars table.
         quasi_identifiers: names, or attributes that say the kind, order or hierarchy.
-        direct_identifiers: columns to drop. No default: an empty list confirms that there are no such columns.
+        direct_identifiers: columns to drop. No default: an empty list confirms that there are no
+            such columns.
         k: fewest records of a class.
         **options: see `Options`.
 
@@ -163,9 +186,14 @@ def anonymize_records(
     columns = tuple(column for column, _ in on_grid)
     safety.check_feasible(table.num_rows)
     others = [encode(table, Attribute(name)) for name in asked.keep]
-    _refuse_identifiers([*protected, *others, *(c for c in columns if c.kind == "unordered")], asked.allow_identifiers)
+    _refuse_identifiers(
+        [*protected, *others, *(c for c in columns if c.kind == "unordered")],
+        asked.allow_identifiers,
+    )
     order = canonical_order(columns, protected, others)
-    partition = partition_records(columns, safety, strict=asked.strict, choose=asked.choose, order=order)
+    partition = partition_records(
+        columns, safety, strict=asked.strict, choose=asked.choose, order=order
+    )
     class_of = number_by_text(regions_of(columns, partition))[partition]
     regions = regions_of(columns, class_of)
     published = _published(table, protected, others, regions, class_of)
@@ -183,13 +211,19 @@ def anonymize_records(
 
 
 def _check_request(
-    table: pa.Table, keys: Sequence[Attribute], hidden: Sequence[Attribute], dropped: Sequence[str], asked: Options
+    table: pa.Table,
+    keys: Sequence[Attribute],
+    hidden: Sequence[Attribute],
+    dropped: Sequence[str],
+    asked: Options,
 ) -> None:
     """Raise if the request is invalid, or does not fit this table."""
     choices = ("width", "distinct")
     if asked.choose not in choices:
         hint = did_you_mean(asked.choose, choices)
-        raise ParameterError(f"Unknown choice '{asked.choose}'; allowed: {', '.join(choices)}.{hint}")
+        raise ParameterError(
+            f"Unknown choice '{asked.choose}'; allowed: {', '.join(choices)}.{hint}"
+        )
     if not keys:
         raise ParameterError("No quasi-identifier is named; at least one is needed.")
     rows.check_roles(
@@ -200,7 +234,9 @@ def _check_request(
         direct_identifiers=dropped,
     )
     if CLASS_COLUMN in table.column_names and CLASS_COLUMN not in dropped:
-        raise DataError(f"The table has a column '{CLASS_COLUMN}', which the result needs. Hint: rename it.")
+        raise DataError(
+            f"The table has a column '{CLASS_COLUMN}', which the result needs. Hint: rename it."
+        )
     if table.num_rows == 0:
         raise DataError("The table has no records.")
 
@@ -212,14 +248,19 @@ def _refuse_identifiers(columns: Sequence[Column], allowed: Sequence[str]) -> No
         distinct = int(np.count_nonzero(np.bincount(known)))
         if 2 * distinct > len(known) > 1 and column.name not in allowed:
             raise ParameterError(
-                f"Column '{column.name}' has {distinct:,} different values in {len(known):,} records: an "
-                "attacker who knows one of them finds the person, whatever k is. Hint: name it as a direct identifier, "
-                "make it coarser, or confirm that its values may be published (--allow-identifier, allow_identifiers)."
+                f"Column '{column.name}' has {distinct:,} different values in {len(known):,}"
+                " records: an attacker who knows one of them finds the person, whatever k is."
+                " Hint: name it as a direct identifier, make it coarser, or confirm that its"
+                " values may be published (--allow-identifier, allow_identifiers)."
             )
 
 
 def _published(
-    table: pa.Table, sensitive: Sequence[Column], kept: Sequence[Column], regions: Sequence[Region], class_of: Ints
+    table: pa.Table,
+    sensitive: Sequence[Column],
+    kept: Sequence[Column],
+    regions: Sequence[Region],
+    class_of: Numbers,
 ) -> pa.Table:
     as_is = [*sensitive, *kept]
     order = np.lexsort([c.codes for c in reversed(as_is)] + [class_of])
@@ -232,17 +273,20 @@ def _published(
     return pa.table([arrays[name] for name in (*names, CLASS_COLUMN)], names=[*names, CLASS_COLUMN])
 
 
-def canonical_order(columns: Sequence[Column], sensitive: Sequence[Column] = (), others: Sequence[Column] = ()) -> Ints:
+def canonical_order(
+    columns: Sequence[Column], sensitive: Sequence[Column] = (), others: Sequence[Column] = ()
+) -> Numbers:
     """Return an order of the records that depends on their content only.
 
-    Relaxed cuts part records that are equal in the quasi-identifiers, so the order among those decides who goes where.
-    Sorting them by the sensitive value would put equal sensitive values together, the worst choice for privacy.
-    Instead each sensitive value is spread evenly over the equal records.
+    Relaxed cuts part records that are equal in the quasi-identifiers, so the order among those
+    decides who goes where. Sorting them by the sensitive value would put equal sensitive values
+    together, the worst choice for privacy. Instead each sensitive value is spread evenly over the
+    equal records.
     """
     n = len(columns[0].codes)
     keys = [c.codes for c in columns]
     tail = [c.codes for c in (*sensitive, *others)]
-    by_value: Ints = np.lexsort([*reversed(tail), *reversed(keys)])
+    by_value: Numbers = np.lexsort([*reversed(tail), *reversed(keys)])
     if not sensitive:
         return by_value
     group = _numbered([c[by_value] for c in keys])
@@ -250,11 +294,11 @@ def canonical_order(columns: Sequence[Column], sensitive: Sequence[Column] = (),
     count = np.bincount(value)
     start, count = np.cumsum(count) - count, count[value]
     spread = (2 * (np.arange(n) - start[value]) + 1) / (2 * count)
-    by_spread: Ints = np.lexsort((np.arange(n), spread, group))
+    by_spread: Numbers = np.lexsort((np.arange(n), spread, group))
     return np.take(by_value, by_spread)
 
 
-def _numbered(sorted_keys: Sequence[Ints]) -> Ints:
+def _numbered(sorted_keys: Sequence[Numbers]) -> Numbers:
     """Number the runs of equal rows; the rows are sorted."""
     new = np.zeros(len(sorted_keys[0]), dtype=np.bool_)
     for key in sorted_keys:
@@ -264,20 +308,31 @@ def _numbered(sorted_keys: Sequence[Ints]) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class _Level:
-    """The partitions of one depth that may still be cut: their records in canonical order, partition by partition."""
+    """The partitions of one depth that may still be cut.
 
-    records: Ints
-    partition: Ints
+    Their records in canonical order, partition by partition.
+    """
+
+    records: Numbers
+    partition: Numbers
 
     @cached_property
-    def size(self) -> Ints:
+    def size(self) -> Numbers:
         return np.bincount(self.partition)
 
 
 def partition_records(
-    columns: Sequence[Column], safety: Safety, *, strict: bool, choose: str = "width", order: Ints | None = None
-) -> Ints:
-    """Return the partition of each record; partitions are numbered in the order they are finished."""
+    columns: Sequence[Column],
+    safety: Safety,
+    *,
+    strict: bool,
+    choose: str = "width",
+    order: Numbers | None = None,
+) -> Numbers:
+    """Return the partition of each record.
+
+    Partitions are numbered in the order they are finished.
+    """
     records = canonical_order(columns, safety.sensitive) if order is None else order
     final = np.empty(len(records), dtype=np.int64)
     finished = 0
@@ -298,7 +353,9 @@ def partition_records(
 def _best_cuts(
     level: _Level, columns: Sequence[Column], safety: Safety, *, strict: bool, choose: str
 ) -> tuple[Mask, Mask]:
-    """Return for each record whether it goes to the second half, and for each partition whether it is cut."""
+    """Return for each record whether it goes to the second half, and for each partition whether it
+    is cut.
+    """
     best = np.zeros(len(level.size))
     right = np.zeros(len(level.records), dtype=np.bool_)
     was_cut = np.zeros(len(level.size), dtype=np.bool_)
@@ -308,15 +365,24 @@ def _best_cuts(
         if allowed.any():
             kept = allowed[level.partition]
             half = (2 * level.partition + goes_right)[kept]
-            allowed &= safety.holds(half, 2 * len(level.size), level.records[kept]).reshape(-1, 2).all(axis=1)
+            allowed &= (
+                safety.holds(half, 2 * len(level.size), level.records[kept])
+                .reshape(-1, 2)
+                .all(axis=1)
+            )
             best[allowed] = merit[allowed]
             was_cut |= allowed
             right = np.where(allowed[level.partition], goes_right, right)
     return right, was_cut
 
 
-def _candidate(level: _Level, column: Column, *, strict: bool, choose: str) -> tuple[Mask, Mask, Floats]:
-    """Returns a cut of each partition along a column: who goes to the second half, whether it can be cut, its width."""
+def _candidate(
+    level: _Level, column: Column, *, strict: bool, choose: str
+) -> tuple[Mask, Mask, Floats]:
+    """Returns a cut of each partition along a column.
+
+    Who goes to the second half, whether it can be cut, its width.
+    """
     value, n_values = column.codes[level.records], column.n_values
     distinct = np.bincount(runs(level.partition, value, n_values)[0], minlength=len(level.size))
     if column.tree is not None:
@@ -326,7 +392,11 @@ def _candidate(level: _Level, column: Column, *, strict: bool, choose: str) -> t
     run_partition, run_value, count = runs(level.partition, value, n_values)
     n_runs = np.bincount(run_partition, minlength=len(level.size))
     bounds = np.cumsum(n_runs) - n_runs
-    merit = distinct.astype(float) if choose == "distinct" else _widths(column, run_value, bounds, n_runs)
+    merit = (
+        distinct.astype(float)
+        if choose == "distinct"
+        else _widths(column, run_value, bounds, n_runs)
+    )
     rank = np.arange(len(count))
     if not column.has_order:
         # Without an order of the values, taking the most frequent first gives the most even cuts.
@@ -336,7 +406,9 @@ def _candidate(level: _Level, column: Column, *, strict: bool, choose: str) -> t
     possible = n_runs > 1
     right = np.empty(len(value), dtype=np.bool_)
     if strict or column.tree is not None:
-        right[order] = np.repeat(_right_of_best_boundary(run_partition, by_rank, bounds, level.size)[rank], count)
+        right[order] = np.repeat(
+            _right_of_best_boundary(run_partition, by_rank, bounds, level.size)[rank], count
+        )
     else:
         order = order[np.argsort(np.repeat(rank, count), kind="stable")]
         position = np.arange(len(value)) - (np.cumsum(level.size) - level.size)[level.partition]
@@ -344,7 +416,7 @@ def _candidate(level: _Level, column: Column, *, strict: bool, choose: str) -> t
     return right & possible[level.partition], possible, merit
 
 
-def _widths(column: Column, run_value: Ints, bounds: Ints, n_runs: Ints) -> Floats:
+def _widths(column: Column, run_value: Numbers, bounds: Numbers, n_runs: Numbers) -> Floats:
     """Width of each partition as a share of the column's range: 0 for one value, 1 for all."""
     whole = max(column.n_values - 1, 1)
     low, high = run_value[bounds], run_value[bounds + n_runs - 1]
@@ -365,8 +437,13 @@ def _widths(column: Column, run_value: Ints, bounds: Ints, n_runs: Ints) -> Floa
     return np.where(n_runs == 1, 0.0, np.where(high == column.missing, 1.0, share))
 
 
-def _right_of_best_boundary(run_partition: Ints, count: Ints, bounds: Ints, size: Ints) -> Mask:
-    """Return the runs right of the boundary that makes the smaller half largest (ties: the first boundary)."""
+def _right_of_best_boundary(
+    run_partition: Numbers, count: Numbers, bounds: Numbers, size: Numbers
+) -> Mask:
+    """Return the runs right of the boundary that makes the smaller half largest (ties.
+
+    The first boundary).
+    """
     running = np.cumsum(count)
     before = running[bounds] - count[bounds]
     left = running - before[run_partition]

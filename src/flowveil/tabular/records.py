@@ -1,4 +1,6 @@
-"""Tables of records: reading, checking that every column has a role, and numbering values as a `Column`."""
+"""Tables of records: reading, checking that every column has a role, and numbering values as a
+`Column`.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from flowveil.errors import DataError, HierarchyError, ParameterError, did_you_mean
-from flowveil.headers import Header
-from flowveil.hierarchy import Hierarchy
-from flowveil.output import Content, Place, check_file, write_files
-from flowveil.paths import named_path
+from flowveil.core.arrays import Floats, Numbers
+from flowveil.core.errors import DataError, HierarchyError, ParameterError, did_you_mean
+from flowveil.core.headers import Header
+from flowveil.core.hierarchy import Hierarchy
 from flowveil.published.spreadsheets import write_csv
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from flowveil.reading.tables import kind_of, layout_of_text
+from flowveil.system.output import Content, Place, check_file, write_files
+from flowveil.system.paths import named_path
 
 #: How a value can be compared with its neighbours.
 KINDS = ("numeric", "ordered", "unordered", "hierarchy")
@@ -36,17 +36,25 @@ MISSING = "missing"
 class Attribute:
     """How one column is read.
 
-    Without a kind, an order or a hierarchy the data decide: numbers, dates and times are numeric, all else is
-    unordered. For grids and public ranges see `flowveil.tabular.grid`.
+    Without a kind, an order or a hierarchy the data decide: numbers, dates and times are numeric,
+    all else is unordered. For grids and public ranges see `flowveil.tabular.grid`.
     """
 
     name: str
     kind: str | None = None  # one of `KINDS`
     order: tuple[str, ...] | None = None  # the categories from lowest to highest, for ``ordered``
-    hierarchy: Hierarchy | None = None  # the tree whose leaves are the categories, for ``hierarchy``
-    grid: str | float | None = None  # step of the edges of published ranges; for times with a unit, such as ``6h``
-    public_range: tuple[Any, Any] | None = None  # lowest and highest possible number; None: not public
-    fine_grid: bool = False  # confirms a grid finer than the default, which may publish numbers of single people
+    hierarchy: Hierarchy | None = (
+        None  # the tree whose leaves are the categories, for ``hierarchy``
+    )
+    grid: str | float | None = (
+        None  # step of the edges of published ranges; for times with a unit, such as ``6h``
+    )
+    public_range: tuple[Any, Any] | None = (
+        None  # lowest and highest possible number; None: not public
+    )
+    fine_grid: bool = (
+        False  # confirms a grid finer than the default, which may publish numbers of single people
+    )
 
     def __post_init__(self) -> None:
         listed = {"ordered": self.order, "hierarchy": self.hierarchy}
@@ -54,14 +62,30 @@ class Attribute:
         if self.order is not None:
             object.__setattr__(self, "order", tuple(str(v) for v in self.order))
         hint = "" if self.kind is None else did_you_mean(self.kind, KINDS)
-        unknown = f"has the unknown kind '{self.kind}'; allowed: {', '.join(KINDS)}.{hint}".removesuffix(".")
+        unknown = (
+            f"has the unknown kind '{self.kind}'; allowed: {', '.join(KINDS)}.{hint}".removesuffix(
+                "."
+            )
+        )
         for is_wrong, problem in (
-            (self.fine_grid and self.grid is None, "confirms a fine grid (fine_grid), but none is given"),
+            (
+                self.fine_grid and self.grid is None,
+                "confirms a fine grid (fine_grid), but none is given",
+            ),
             (self.kind not in (None, *KINDS), unknown),
             (len(implied) == 2, "has both an order and a hierarchy; give one"),
-            (self.kind == "hierarchy" and not implied, "is of kind hierarchy, but no hierarchy is given"),
-            (implied and self.kind not in (None, *implied), f"is declared {self.kind}, but lists its categories"),
-            (len(set(self.order or ())) < len(self.order or ()), "names a category twice in its order"),
+            (
+                self.kind == "hierarchy" and not implied,
+                "is of kind hierarchy, but no hierarchy is given",
+            ),
+            (
+                implied and self.kind not in (None, *implied),
+                f"is declared {self.kind}, but lists its categories",
+            ),
+            (
+                len(set(self.order or ())) < len(self.order or ()),
+                "names a category twice in its order",
+            ),
         ):
             if is_wrong:
                 raise ParameterError(f"Column '{self.name}' {problem}.")
@@ -76,17 +100,24 @@ def as_attributes(names: Iterable[str | Attribute]) -> tuple[Attribute, ...]:
 class Column:
     """One column as numbers; the only place where a value of the input becomes text.
 
-    The code of a record is the rank of its value or of its text, or the leaf of the tree. Missing values have one.
+    The code of a record is the rank of its value or of its text, or the leaf of the tree. Missing
+    values have one.
     """
 
     name: str
     kind: str
-    codes: Ints
+    codes: Numbers
     labels: tuple[str, ...]  # text of each code
     missing: int = -1  # code of missing values; -1 if none is missing
-    position: Floats | None = None  # numeric: the value of each code, or the middle of its cell; 0 for missing
-    tree: Hierarchy | None = None  # the hierarchy, a leaf for missing values added where there are any
-    opens: tuple[str, ...] | None = None  # cells of a grid: how a range that begins with each code is written
+    position: Floats | None = (
+        None  # numeric: the value of each code, or the middle of its cell; 0 for missing
+    )
+    tree: Hierarchy | None = (
+        None  # the hierarchy, a leaf for missing values added where there are any
+    )
+    opens: tuple[str, ...] | None = (
+        None  # cells of a grid: how a range that begins with each code is written
+    )
     closes: tuple[str, ...] | None = None  # the same for a range that ends with it
 
     @property
@@ -121,31 +152,39 @@ def as_table(records: Any) -> pa.Table:
     return table
 
 
-def read_records(path: str | Path, *, missing: Sequence[str] = ()) -> pa.Table:
-    """Read a CSV or Parquet file; DataError if it is missing, cannot be parsed or has no records.
+_KINDS = {"csv": "CSV", "parquet": "Parquet"}
 
-    Blanks around a CSV field or column name do not count. A CSV column is whole numbers if all its fields are, else
-    numbers, else text; fields with leading zeros (codes) stay text. An empty CSV field and the texts of ``missing``
-    mark a missing value.
+
+def read_records(path: str | Path, *, missing: Sequence[str] = ()) -> pa.Table:
+    """Read a text file (.csv, .tsv, .txt, also .gz) or a Parquet file.
+
+    DataError if it is missing, cannot be parsed or has no records.
+
+    Blanks around a CSV field or column name do not count. A CSV column is whole numbers if all its
+    fields are, else numbers, else text; fields with leading zeros (codes) stay text. An empty CSV
+    field and the texts of ``missing`` mark a missing value.
     """
     from pyarrow import parquet
 
     file = named_path(path, what="the records")
-    suffix = file.suffix.lower()
-    if suffix not in (".csv", ".parquet"):
-        raise DataError(f"Cannot read '{file.name}': its name must end in .csv or .parquet.")
+    kind = kind_of(file.name)
+    if kind not in ("csv", "parquet"):
+        raise DataError(
+            f"Cannot read '{file.name}': its name must end in .csv, .tsv or .txt (also with .gz),"
+            " or .parquet."
+        )
     if not file.is_file():
         raise DataError(f"The file '{file}' does not exist.")
     try:
-        table = _read_csv(file) if suffix == ".csv" else parquet.read_table(file, partitioning=None)
+        table = _read_csv(file) if kind == "csv" else parquet.read_table(file, partitioning=None)
     except (pa.ArrowInvalid, OSError, UnicodeDecodeError, csv.Error):
         # The parser's message quotes the line: a record. It must not be repeated.
-        raise DataError(f"'{file.name}' is not a readable {suffix[1:].upper()} file.") from None
+        raise DataError(f"'{file.name}' is not a readable {_KINDS[kind]} file.") from None
     columns = as_table(table).columns
     if missing:
         texts = (pa.string(), pa.large_string(), pa.string_view())
         columns = [_nulled(c.cast(pa.string()), missing) if c.type in texts else c for c in columns]
-    if suffix == ".csv":
+    if kind == "csv":
         columns = [_typed(column) for column in columns]
     if table.num_rows == 0:
         raise DataError(f"'{file.name}' has no records.")
@@ -155,13 +194,12 @@ def read_records(path: str | Path, *, missing: Sequence[str] = ()) -> pa.Table:
 def _read_csv(file: Path) -> pa.Table:
     from pyarrow import csv as arrow_csv
 
-    with file.open(newline="", encoding="utf-8-sig") as handle:
-        header = next(csv.reader(handle, skipinitialspace=True), [])
-    names = [name.strip() for name in header]
+    header, delimiter, skip = layout_of_text(file)
+    names = [name.strip().strip('"') for name in header]
     table = arrow_csv.read_csv(
         file,
-        read_options=arrow_csv.ReadOptions(column_names=names, skip_rows=1),
-        parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
+        read_options=arrow_csv.ReadOptions(column_names=names, skip_rows=skip + 1),
+        parse_options=arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=arrow_csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
         ),
@@ -171,10 +209,14 @@ def _read_csv(file: Path) -> pa.Table:
 
 
 def published_as_is(table: pa.Table, name: str) -> Any:
-    """Returns a column to publish unchanged, without dictionary entries of rows that were filtered out."""
+    """Returns a column to publish unchanged, without dictionary entries of rows that were filtered
+    out.
+    """
     column = table.column(name)
     if isinstance(column.type, pa.BaseExtensionType):
-        column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+        column = pa.chunked_array(
+            [chunk.storage for chunk in column.chunks], column.type.storage_type
+        )
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
@@ -187,21 +229,32 @@ def _typed(column: Any) -> Any:
     def all_match(pattern: str) -> bool:
         return bool(pc.all(pc.match_substring_regex(column, pattern), min_count=0).as_py())
 
-    if column.null_count == len(column) or not all_match(r"^[+-]?(0|[1-9]\d*)(\.\d*)?([eE][+-]?\d+)?$"):
+    if column.null_count == len(column) or not all_match(
+        r"^[+-]?(0|[1-9]\d*)(\.\d*)?([eE][+-]?\d+)?$"
+    ):
         return column
-    return pc.utf8_ltrim(column, "+").cast(pa.int64() if all_match(r"^[+-]?\d{1,18}$") else pa.float64())
+    return pc.utf8_ltrim(column, "+").cast(
+        pa.int64() if all_match(r"^[+-]?\d{1,18}$") else pa.float64()
+    )
 
 
 def check_output(path: str | Path) -> None:
     """Raise before any work is done if a table cannot be written there."""
     target = Path(path)
     if target.suffix.lower() not in (".csv", ".parquet"):
-        raise ParameterError(f"Cannot write '{target.name}': its name must end in .csv or .parquet.")
+        raise ParameterError(
+            f"Cannot write '{target.name}': its name must end in .csv or .parquet."
+        )
     check_file(path)
 
 
-def write_records(table: pa.Table, path: str | Path, *, beside: Mapping[Place, Content] | None = None) -> None:
-    """Writes a table as CSV without formulas, or as Parquet (by its ending), and texts next to it: all or none."""
+def write_records(
+    table: pa.Table, path: str | Path, *, beside: Mapping[Place, Content] | None = None
+) -> None:
+    """Writes a table as CSV without formulas, or as Parquet (by its ending), and texts next to it.
+
+    All or none.
+    """
     check_output(path)
 
     from pyarrow import parquet
@@ -212,7 +265,11 @@ def write_records(table: pa.Table, path: str | Path, *, beside: Mapping[Place, C
 
 
 def _header_of(table: pa.Table, *, declared: bool = False) -> Header:
-    return Header(table.column_names, declared, (column.slice(0, 1000).to_pylist() for column in table.columns))
+    return Header(
+        table.column_names,
+        declared,
+        (column.slice(0, 1000).to_pylist() for column in table.columns),
+    )
 
 
 def check_columns(table: pa.Table, names: Iterable[str], role: str) -> None:
@@ -221,13 +278,16 @@ def check_columns(table: pa.Table, names: Iterable[str], role: str) -> None:
     if absent:
         header = _header_of(table)
         raise DataError(
-            f"No column {', '.join(repr(a) for a in absent)} ({role}).{header.did_you_mean(absent[0])} "
-            f"{header.described()}"
+            f"No column {', '.join(repr(a) for a in absent)}"
+            f" ({role}).{header.did_you_mean(absent[0])} {header.described()}"
         )
 
 
 def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:
-    """Raises unless every column has exactly one role: forgotten columns are how names get published."""
+    """Raises unless every column has exactly one role.
+
+    Forgotten columns are how names get published.
+    """
     for role, names in roles.items():
         check_columns(table, names, role.replace("_", " "))
     named = [name for names in roles.values() for name in names]
@@ -239,21 +299,25 @@ def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:
         # Columns that the user named are in the table, so its first line is a header.
         header = _header_of(table, declared=bool(named))
         raise ParameterError(
-            f"Columns without a role: {header.listed(without)}. Each must be a quasi-identifier, sensitive, "
-            "kept unchanged, or a direct identifier (dropped). Hint: name what should not be published as direct "
-            "identifier."
+            f"Columns without a role: {header.listed(without)}. Each must be a quasi-identifier,"
+            " sensitive, kept unchanged, or a direct identifier (dropped). Hint: name what should"
+            " not be published as direct identifier."
         )
 
 
 def encode(table: pa.Table, attribute: Attribute, *, missing_label: str = MISSING) -> Column:
-    """Numbers the values of one column; the numbers depend on the set of values only, not on the order of records.
+    """Numbers the values of one column.
 
-    Raises DataError if a value is not in the given order or hierarchy (counted, never quoted), a number is not finite,
-    or a category reads like the label of missing values.
+    The numbers depend on the set of values only, not on the order of records.
+
+    Raises DataError if a value is not in the given order or hierarchy (counted, never quoted), a
+    number is not finite, or a category reads like the label of missing values.
     """
     name, order, tree = attribute.name, attribute.order, attribute.hierarchy
     array = named_array(table, name)
-    kind = attribute.kind or ("ordered" if order is not None else "hierarchy" if tree is not None else None)
+    kind = attribute.kind or (
+        "ordered" if order is not None else "hierarchy" if tree is not None else None
+    )
     kind = kind or ("numeric" if is_number(array.type) else "unordered")
     if kind == "numeric" or (kind == "ordered" and order is None and is_number(array.type)):
         known = _distinct_numbers(array, name)
@@ -263,7 +327,9 @@ def encode(table: pa.Table, attribute: Attribute, *, missing_label: str = MISSIN
             array = array.cast(pa.string())
         except pa.ArrowException:
             # The message of Arrow may quote a value.
-            raise DataError(f"Column '{name}' holds {array.type}, which cannot be read as text.") from None
+            raise DataError(
+                f"Column '{name}' holds {array.type}, which cannot be read as text."
+            ) from None
         leaves = None if tree is None else tree.code[tree.leaf_node].tolist()
         labels = list(order or leaves or sorted(pc.unique(array.drop_null()).to_pylist()))
         known = pa.array(labels, pa.string())
@@ -271,32 +337,46 @@ def encode(table: pa.Table, attribute: Attribute, *, missing_label: str = MISSIN
     missing = len(labels) if array.null_count else -1
     if array.null_count and missing_label in (labels if tree is None else tree.code.tolist()):
         raise DataError(
-            f"Column '{name}' has missing values and a category '{missing_label}', which would read the "
-            "same. Hint: choose another label for missing values."
+            f"Column '{name}' has missing values and a category '{missing_label}', which would read"
+            " the same. Hint: choose another label for missing values."
         )
     if array.null_count and tree is not None:
         codes = np.append(tree.code.astype(object), missing_label).astype(np.str_)
         tree, _ = Hierarchy.from_parents(np.append(tree.parent, 0), codes)
         labels = tree.code[tree.leaf_node].tolist()
-        array, known, missing = array.fill_null(missing_label), pa.array(labels), labels.index(missing_label)
-    number = pc.index_in(array, value_set=known).fill_null(max(missing, 0)).to_numpy(zero_copy_only=False)
+        array, known, missing = (
+            array.fill_null(missing_label),
+            pa.array(labels),
+            labels.index(missing_label),
+        )
+    number = (
+        pc.index_in(array, value_set=known)
+        .fill_null(max(missing, 0))
+        .to_numpy(zero_copy_only=False)
+    )
     if missing == len(labels):
         labels.append(missing_label)
     position = None
     if kind == "numeric":
         values = whole_numbers(known).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         position = np.append(values, [0.0] * (missing >= 0))
-    return Column(name, kind, number.astype(np.int64), tuple(labels), missing, position=position, tree=tree)
+    return Column(
+        name, kind, number.astype(np.int64), tuple(labels), missing, position=position, tree=tree
+    )
 
 
 def named_array(table: pa.Table, name: str) -> Any:
-    """A column as `plain_array` gives it; a type that cannot be used is a DataError that names the column."""
+    """A column as `plain_array` gives it.
+
+    A type that cannot be used is a DataError that names the column.
+    """
     try:
         return plain_array(table.column(name))
     except pa.ArrowException:
         raise DataError(
-            f"Column '{name}' holds {table.schema.field(name).type}; allowed are text, numbers, dates, times and "
-            "yes/no, one value a record. Hint: name it as a direct identifier to leave it out."
+            f"Column '{name}' holds {table.schema.field(name).type}; allowed are text, numbers,"
+            " dates, times and yes/no, one value a record. Hint: name it as a direct identifier to"
+            " leave it out."
         ) from None
 
 
@@ -315,14 +395,18 @@ def plain_array(column: Any) -> Any:
 
 def is_number(kind: Any) -> bool:
     """Whether values of a type are quantities: numbers, dates or times."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_temporal(kind))
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_temporal(kind)
+    )
 
 
 def _distinct_numbers(array: Any, name: str) -> Any:
     if not is_number(array.type):
         raise DataError(f"Column '{name}' is declared numeric, but holds {array.type}.")
     known = array.drop_null()
-    if pa.types.is_floating(array.type) and not bool(pc.all(pc.is_finite(known), min_count=0).as_py()):
+    if pa.types.is_floating(array.type) and not bool(
+        pc.all(pc.is_finite(known), min_count=0).as_py()
+    ):
         raise DataError(f"Column '{name}' holds infinite numbers; only finite ones are allowed.")
     distinct = pc.unique(known)
     return distinct.take(pc.sort_indices(distinct))
@@ -349,17 +433,19 @@ def _refuse_unknown(text: Any, known: Any, name: str, source: str) -> None:
     if n_records:
         n_values = len(pc.unique(text.filter(strange)))
         raise DataError(
-            f"{n_values} categories of column '{name}' ({n_records} records) are not in the given "
-            f"{'hierarchy' if source == 'hierarchy' else 'list of categories'}, which has {len(known)}. "
-            "Hint: complete it, or name the text that marks a missing value."
+            f"{n_values} categories of column '{name}' ({n_records} records) are not in the given"
+            f" {'hierarchy' if source == 'hierarchy' else 'list of categories'}, which has"
+            f" {len(known)}. Hint: complete it, or name the text that marks a missing value."
         )
 
 
 def read_value_hierarchy(path: str | Path) -> Hierarchy:
-    """Read a hierarchy of categories: one line a category, from the category itself to the most general term.
+    """Read a hierarchy of categories: one line a category, from the category itself to the most
+    general term.
 
-    No header; separated by commas or semicolons (the form ARX uses). A term repeated along a line is one
-    node, so categories may lie at different depths. If the last terms differ, a root ``*`` is put above them.
+    No header; separated by commas or semicolons (the form ARX uses). A term repeated along a line
+    is one node, so categories may lie at different depths. If the last terms differ, a root ``*``
+    is put above them.
     """
     file = Path(path)
     if not file.is_file():
@@ -369,14 +455,21 @@ def read_value_hierarchy(path: str | Path) -> Hierarchy:
             sample = handle.readline()
             handle.seek(0)
             separator = ";" if sample.count(";") > sample.count(",") else ","
-            lines = [[term.strip() for term in line] for line in csv.reader(handle, delimiter=separator)]
+            lines = [
+                [term.strip() for term in line] for line in csv.reader(handle, delimiter=separator)
+            ]
     except (OSError, UnicodeDecodeError, csv.Error):
-        raise DataError(f"The hierarchy file '{file.name}' is not a readable text file (UTF-8).") from None
+        raise DataError(
+            f"The hierarchy file '{file.name}' is not a readable text file (UTF-8)."
+        ) from None
     return hierarchy_from_lines(lines, source=file.name)
 
 
 def hierarchy_from_lines(lines: Iterable[Sequence[str]], *, source: str = "hierarchy") -> Hierarchy:
-    """Build the tree from lines of terms, the category first, the most general term last; HierarchyError if wrong."""
+    """Build the tree from lines of terms, the category first, the most general term last.
+
+    HierarchyError if wrong.
+    """
     paths = [[term for term, _ in itertools.groupby(line)] for line in lines if line]
     if not paths:
         raise HierarchyError(f"'{source}' is empty; at least one line is needed.")
@@ -389,22 +482,25 @@ def hierarchy_from_lines(lines: Iterable[Sequence[str]], *, source: str = "hiera
         for term, above in itertools.pairwise(path):
             if parent.setdefault(term, above) != above:
                 raise HierarchyError(
-                    f"'{source}' puts the term '{term}' under '{parent[term]}' and under '{above}'; a term "
-                    "has one place. Hint: rename one of them."
+                    f"'{source}' puts the term '{term}' under '{parent[term]}' and under '{above}';"
+                    " a term has one place. Hint: rename one of them."
                 )
     leaves = [path[0] for path in paths]
     if len(set(leaves)) != len(leaves):
-        raise HierarchyError(f"'{source}' has a category on two lines; one line a category is allowed.")
+        raise HierarchyError(
+            f"'{source}' has a category on two lines; one line a category is allowed."
+        )
     inner = set(parent.values())
     both = [leaf for leaf in leaves if leaf in inner]
     if both:
         raise HierarchyError(
-            f"'{source}' uses {len(both)} terms both as a category and as a group, such as '{both[0]}'. "
-            "Hint: rename the group."
+            f"'{source}' uses {len(both)} terms both as a category and as a group, such as"
+            f" '{both[0]}'. Hint: rename the group."
         )
     names = [*parent, *sorted(inner - set(parent))]
     number = {name: i for i, name in enumerate(names)}
     tree, _ = Hierarchy.from_parents(
-        [number[parent[name]] if name in parent else -1 for name in names], np.array(names, dtype=np.str_)
+        [number[parent[name]] if name in parent else -1 for name in names],
+        np.array(names, dtype=np.str_),
     )
     return tree

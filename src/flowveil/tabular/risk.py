@@ -1,7 +1,7 @@
 """Disclosure risk: recount of a k-anonymous table, and class sizes.
 
-`recheck` reads the published text and counts again; it shares no code with the cutting, so an error there is found
-here.
+`recheck` reads the published text and counts again; it shares no code with the cutting, so an error
+there is found here.
 """
 
 from __future__ import annotations
@@ -16,8 +16,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flowveil.errors import DataError, GuaranteeError
-from flowveil.tabular.records import MISSING, Ints, as_table, check_columns, named_array, plain_array, whole_numbers
+from flowveil.core.arrays import Numbers
+from flowveil.core.errors import DataError, GuaranteeError
+from flowveil.tabular.records import (
+    MISSING,
+    as_table,
+    check_columns,
+    named_array,
+    plain_array,
+    whole_numbers,
+)
 
 #: Distances are sums of rounded quotients; a distance is within t up to this much.
 _TOLERANCE = 1e-6
@@ -27,8 +35,8 @@ _TOLERANCE = 1e-6
 class ClassReport:
     """Measures of the classes of a table; `c_avg` is the mean class size over k.
 
-    `l` is the fewest distinct values of a sensitive column in a class, `t` the largest distance of a class's sensitive
-    distribution from the table's; None without sensitive columns.
+    `l` is the fewest distinct values of a sensitive column in a class, `t` the largest distance of
+    a class's sensitive distribution from the table's; None without sensitive columns.
     """
 
     n_records: int
@@ -41,7 +49,7 @@ class ClassReport:
     c_avg: float
 
 
-def discernibility(class_size: Ints) -> int:
+def discernibility(class_size: Numbers) -> int:
     """C_DM: the sum over classes of the squared number of records."""
     return int(np.sum(class_size * class_size))
 
@@ -55,20 +63,23 @@ def describe_classes(
 ) -> ClassReport:
     """Group a table by its quasi-identifiers as they stand and measure the classes.
 
-    A missing value equals a missing value and nothing else. ``sensitive`` says of each sensitive column whether its
-    values are ordered (earth mover's distance) or not; a sequence gives the order itself. ``k`` is the requested one,
-    for `c_avg`; by default the smallest class.
+    A missing value equals a missing value and nothing else. ``sensitive`` says of each sensitive
+    column whether its values are ordered (earth mover's distance) or not; a sequence gives the
+    order itself. ``k`` is the requested one, for `c_avg`; by default the smallest class.
     """
     table = as_table(records)
     check_columns(table, [*quasi_identifiers, *(sensitive or {})], "to be described")
     if table.num_rows == 0:
         raise DataError("The table has no records.")
     # Missing values are one value.
-    keys = (named_array(table, name).dictionary_encode("encode").indices for name in quasi_identifiers)
+    keys = (
+        named_array(table, name).dictionary_encode("encode").indices for name in quasi_identifiers
+    )
     group = number_rows([key.to_numpy(zero_copy_only=False).astype(np.int64) for key in keys])
     size = np.bincount(group)
     measured = [
-        _within_classes(group, size, named_array(table, name), ordered) for name, ordered in (sensitive or {}).items()
+        _within_classes(group, size, named_array(table, name), ordered)
+        for name, ordered in (sensitive or {}).items()
     ]
     mean = table.num_rows / len(size)
     return ClassReport(
@@ -83,7 +94,7 @@ def describe_classes(
     )
 
 
-def number_rows(columns: Sequence[Ints]) -> Ints:
+def number_rows(columns: Sequence[Numbers]) -> Numbers:
     """Number the distinct rows of some columns of numbers from 0."""
     number = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
@@ -92,14 +103,20 @@ def number_rows(columns: Sequence[Ints]) -> Ints:
     return number.reshape(-1)
 
 
-def _within_classes(group: Ints, size: Ints, column: Any, ordered: bool | Sequence[str]) -> tuple[int, float]:
+def _within_classes(
+    group: Numbers, size: Numbers, column: Any, ordered: bool | Sequence[str]
+) -> tuple[int, float]:
     """Fewest distinct values in a class, and the largest distance of a class from the whole."""
     encoded = column.dictionary_encode("encode")
     values, n_values = encoded.dictionary, len(encoded.dictionary)
     rank = np.arange(n_values)
     if ordered:
         named = isinstance(ordered, bool)
-        place = values if named else pc.index_in(values.cast(pa.string()), value_set=pa.array(ordered, pa.string()))
+        place = (
+            values
+            if named
+            else pc.index_in(values.cast(pa.string()), value_set=pa.array(ordered, pa.string()))
+        )
         # Missing values rank last.
         rank[pc.sort_indices(place).to_numpy()] = np.arange(n_values)
     code = rank[encoded.indices.to_numpy(zero_copy_only=False)]
@@ -132,10 +149,16 @@ def recheck(
     t: float | None = None,
     n_records: int | None = None,
 ) -> ClassReport:
-    """Recount a published table and raise GuaranteeError unless the guarantee holds; findings never name a record."""
+    """Recount a published table and raise GuaranteeError unless the guarantee holds.
+
+    Findings never name a record.
+    """
     needs_values = l is not None or t is not None
     report = describe_classes(
-        published, quasi_identifiers=quasi_identifiers, sensitive=sensitive if needs_values else None, k=k
+        published,
+        quasi_identifiers=quasi_identifiers,
+        sensitive=sensitive if needs_values else None,
+        k=k,
     )
     findings = []
     if report.k < k:
@@ -152,20 +175,26 @@ def recheck(
 
 def _refuse(what: str, findings: Sequence[str]) -> None:
     if findings:
-        raise GuaranteeError(f"The {what} failed: {'; '.join(findings)}. Nothing was written.", findings=list(findings))
+        raise GuaranteeError(
+            f"The {what} failed: {'; '.join(findings)}. Nothing was written.",
+            findings=list(findings),
+        )
 
 
 def recheck_ranges(published: Any, original: Any, grid: Any, *, k: int) -> None:
-    """Read the published ranges of numbers again and raise GuaranteeError unless their edges are safe.
+    """Read the published ranges of numbers again and raise GuaranteeError unless their edges are
+    safe.
 
-    Every edge is a multiple of the step of the `Grid` or an end that is public; a single value is published only where
-    the step is as fine as the column; and unless an end is public, at least k records lie beyond the outermost edge on
-    its side, counted from the original numbers.
+    Every edge is a multiple of the step of the `Grid` or an end that is public; a single value is
+    published only where the step is as fine as the column; and unless an end is public, at least k
+    records lie beyond the outermost edge on its side, counted from the original numbers.
     """
     step, public = grid.step, (grid.lowest, grid.highest)
     texts = {t.removesuffix(f" or {MISSING}") for t in pc.unique(published).to_pylist()} - {MISSING}
     kind = plain_array(original).type
-    numbers = np.asarray(whole_numbers(plain_array(original).drop_null()).to_numpy(zero_copy_only=False))
+    numbers = np.asarray(
+        whole_numbers(plain_array(original).drop_null()).to_numpy(zero_copy_only=False)
+    )
     edges: set[str] = set()
     findings = set()
     for text in texts:
@@ -193,4 +222,7 @@ def _parsed(texts: Sequence[str], kind: Any) -> list[Any]:
         return list(whole_numbers(pa.array(texts, pa.string()).cast(kind)).to_pylist())
     per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
     parts = [[Fraction(part) for part in text.split(":")] for text in texts]
-    return [int((hours * 3600 + minutes * 60 + seconds) * per_second) for hours, minutes, seconds in parts]
+    return [
+        int((hours * 3600 + minutes * 60 + seconds) * per_second)
+        for hours, minutes, seconds in parts
+    ]

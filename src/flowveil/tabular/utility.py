@@ -1,7 +1,9 @@
-"""Utility of a release: propensity scores, margins, replicated uniques, a classifier, and checks of its assumptions.
+"""Utility of a release: propensity scores, margins, replicated uniques, a classifier, and checks of
+its assumptions.
 
-All measures compare an original with data that a reader of the release could have: synthetic records, or records drawn
-from the published regions. They look at the original and are therefore for the data holder: no ε covers them.
+All measures compare an original with data that a reader of the release could have: synthetic
+records, or records drawn from the published regions. They look at the original and are therefore
+for the data holder: no ε covers them.
 """
 
 from __future__ import annotations
@@ -18,27 +20,34 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError, MissingExtraError, ParameterError
+from flowveil.core.arrays import Floats, Numbers
+from flowveil.core.errors import DataError, MissingExtraError, ParameterError
 from flowveil.tabular.mondrian import Anonymized
-from flowveil.tabular.records import Attribute, Column, Floats, Ints, as_table, check_columns, encode
+from flowveil.tabular.records import Attribute, Column, as_table, check_columns, encode
 from flowveil.tabular.risk import number_rows
 
 #: Folds of a cross-validation, and the seed of their assignment.
 FOLDS, _SEED = 10, 0
-#: Tables drawn for Fisher's test if a table is larger than two by two; p then has an error of half a per cent.
+#: Tables drawn for Fisher's test if a table is larger than two by two; p then has an error of half
+#: a per cent.
 DRAWS = 9_999
 
 
 @dataclass(frozen=True, eq=False)
 class Paired:
-    """Two tables numbered alike: the variables with the codes of the original, and the codes of the other table."""
+    """Two tables numbered alike: the variables with the codes of the original, and the codes of the
+    other table.
+    """
 
     columns: tuple[Column, ...]
-    other: tuple[Ints, ...]
+    other: tuple[Numbers, ...]
 
 
 def pair_tables(original: Any, synthetic: Any, *, variables: Sequence[str | Attribute]) -> Paired:
-    """Number the values of these variables of two tables alike; plain names are categories, whatever their type."""
+    """Number the values of these variables of two tables alike.
+
+    Plain names are categories, whatever their type.
+    """
     attributes = [a if isinstance(a, Attribute) else Attribute(a, "ordered") for a in variables]
     first, second = as_table(original), as_table(synthetic)
     check_columns(first, [attribute.name for attribute in attributes], "original")
@@ -48,14 +57,18 @@ def pair_tables(original: Any, synthetic: Any, *, variables: Sequence[str | Attr
         a, b = first.column(attribute.name), second.column(attribute.name)
         if a.type != b.type:
             a, b = a.cast(pa.string()), b.cast(pa.string())
-        column = encode(pa.table({attribute.name: pa.chunked_array([*a.chunks, *b.chunks], a.type)}), attribute)
+        column = encode(
+            pa.table({attribute.name: pa.chunked_array([*a.chunks, *b.chunks], a.type)}), attribute
+        )
         columns.append(replace(column, codes=column.codes[: len(a)]))
         other.append(column.codes[len(a) :])
     return Paired(tuple(columns), tuple(other))
 
 
 def pair_release(release: Anonymized, table: Any, *, seed: int = 0) -> Paired:
-    """A release as records: quasi-identifiers drawn evenly from their regions, sensitive columns from the original."""
+    """A release as records: quasi-identifiers drawn evenly from their regions, sensitive columns
+    from the original.
+    """
     generator = np.random.default_rng(seed)
     columns = [region.column for region in release.regions]
     other = [region.draw(release.class_of_record, generator) for region in release.regions]
@@ -65,7 +78,7 @@ def pair_release(release: Anonymized, table: Any, *, seed: int = 0) -> Paired:
     return Paired(tuple(columns), tuple(other))
 
 
-def _cell_counts(pair: Paired, chosen: Sequence[int]) -> tuple[Ints, Ints]:
+def _cell_counts(pair: Paired, chosen: Sequence[int]) -> tuple[Numbers, Numbers]:
     """Records of each table in the cells that any of them has."""
     n = len(pair.columns[0].codes)
     cell = number_rows([np.concatenate((pair.columns[i].codes, pair.other[i])) for i in chosen])
@@ -76,12 +89,16 @@ def _cell_counts(pair: Paired, chosen: Sequence[int]) -> tuple[Ints, Ints]:
 def replicated_uniques(pair: Paired) -> dict[str, float]:
     """Count the combinations of all variables that are unique in both tables.
 
-    Returns ``n_records`` of the original, the cells of the full cross-tabulation (``n_cells``), and in per cent
-    ``empty_cells`` (the thesis's p0), ``unique`` records of the original (p1), replicated uniques of its records
-    (``ru``) and of its unique records (``ru_of_unique``).
+    Returns ``n_records`` of the original, the cells of the full cross-tabulation (``n_cells``), and
+    in per cent ``empty_cells`` (the thesis's p0), ``unique`` records of the original (p1),
+    replicated uniques of its records (``ru``) and of its unique records (``ru_of_unique``).
     """
     first, second = _cell_counts(pair, range(len(pair.columns)))
-    n, alone, both = int(first.sum()), int(np.sum(first == 1)), int(np.sum((first == 1) & (second == 1)))
+    n, alone, both = (
+        int(first.sum()),
+        int(np.sum(first == 1)),
+        int(np.sum((first == 1) & (second == 1))),
+    )
     cells = prod(len(np.unique_values(column.codes)) for column in pair.columns)
     return {
         "n_records": n,
@@ -96,8 +113,9 @@ def replicated_uniques(pair: Paired) -> dict[str, float]:
 def propensity(pair: Paired, chosen: Sequence[int]) -> tuple[float, float]:
     """PMSE with the saturated model of some variables, and its standardised form.
 
-    PMSE is the mean squared difference between the synthetic share of a record's cell and that of all records. It is
-    standardised by what a correct model would give by chance, so it is about 1 if the synthesis is right.
+    PMSE is the mean squared difference between the synthetic share of a record's cell and that of
+    all records. It is standardised by what a correct model would give by chance, so it is about 1
+    if the synthesis is right.
     """
     y, s = _cell_counts(pair, chosen)
     total = int(y.sum() + s.sum())
@@ -114,19 +132,25 @@ def propensity_by_pairs(pair: Paired) -> float:
 
 
 def margin_distance(pair: Paired, *, ways: int) -> float:
-    """Mean total variation distance (0 to 1) between the two tables' margins of ``ways`` variables."""
+    """Mean total variation distance (0 to 1) between the two tables' margins of ``ways``
+    variables.
+    """
     if not 1 <= ways <= len(pair.columns):
-        raise ParameterError(f"Margins of {ways} variables cannot be compared; allowed are 1 to {len(pair.columns)}.")
+        raise ParameterError(
+            f"Margins of {ways} variables cannot be compared; allowed are 1 to {len(pair.columns)}."
+        )
     counts = [_cell_counts(pair, chosen) for chosen in combinations(range(len(pair.columns)), ways)]
     return float(np.mean([np.abs(y / y.sum() - s / s.sum()).sum() / 2 for y, s in counts]))
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What a linear model was trained on: a row of the design for each record, and outcomes of 0 or 1.
+    """What a linear model was trained on: a row of the design for each record, and outcomes of 0 or
+    1.
 
-    The design has the intercept, dummies against the first category, and numbers standardised. A published region
-    enters as the mean of what it covers, so coefficients can be compared with the original's.
+    The design has the intercept, dummies against the first category, and numbers standardised. A
+    published region enters as the mean of what it covers, so coefficients can be compared with the
+    original's.
     """
 
     columns: Sequence[Column]
@@ -146,14 +170,16 @@ class Trained:
         return tuple(terms)
 
 
-def rows_of_codes(columns: Sequence[Column], codes: Sequence[Ints]) -> Floats:
+def rows_of_codes(columns: Sequence[Column], codes: Sequence[Numbers]) -> Floats:
     """Return one row of the design for each record."""
     parts = [_values(column, column)[of] for column, of in zip(columns, codes, strict=True)]
     return np.hstack([np.ones((len(codes[0]), 1)), *parts])
 
 
 def rows_of_release(columns: Sequence[Column], release: Anonymized) -> Floats:
-    """Return one row of the design for each record of a k-anonymous release, in the order of the original."""
+    """Return one row of the design for each record of a k-anonymous release, in the order of the
+    original.
+    """
     parts = [
         (region.shares() @ _values(column, region.column))[release.class_of_record]
         for region, column in zip(release.regions, columns, strict=True)
@@ -162,9 +188,14 @@ def rows_of_release(columns: Sequence[Column], release: Anonymized) -> Floats:
 
 
 def _values(column: Column, coded: Column) -> Floats:
-    """Contribution of each code to a row of the design; the codes may be those of another form of the column."""
+    """Contribution of each code to a row of the design.
+
+    The codes may be those of another form of the column.
+    """
     if column.kind != "numeric":
-        return np.eye(column.n_values)[:, 1:][[column.labels.index(label) for label in coded.labels]]
+        return np.eye(column.n_values)[:, 1:][
+            [column.labels.index(label) for label in coded.labels]
+        ]
     assert column.position is not None
     assert coded.position is not None
     known = np.arange(column.n_values) != column.missing
@@ -181,7 +212,8 @@ def outcome_of(table: Any, name: str, positive: str | None = None) -> tuple[Floa
         positive = column.labels[0]
     if positive is None:
         raise ParameterError(
-            f"Column '{name}' has {column.n_values} values; a classifier needs two. Hint: name the positive one."
+            f"Column '{name}' has {column.n_values} values; a classifier needs two. Hint: name the"
+            " positive one."
         )
     if positive not in column.labels:
         raise DataError(f"The positive value named for column '{name}' does not occur in it.")
@@ -200,31 +232,47 @@ def library(name: str) -> Any:
 
 
 def fit_logit(rows: Floats, outcome: Floats) -> tuple[Any, NDArray[np.bool_]]:
-    """Logistic regression by statsmodels on the columns that are not combinations of those before; which these are.
+    """Logistic regression by statsmodels on the columns that are not combinations of those before.
 
-    Fitted on distinct rows with their numbers of positive and negative outcomes, which are few where all variables are
-    categories.
+    Which these are.
+
+    Fitted on distinct rows with their numbers of positive and negative outcomes, which are few
+    where all variables are categories.
     """
     model = library("statsmodels.api")
     distinct, row = np.unique(rows, axis=0, return_inverse=True)
-    counts = [np.bincount(row.reshape(-1), weights=one, minlength=len(distinct)) for one in (outcome, 1 - outcome)]
+    counts = [
+        np.bincount(row.reshape(-1), weights=one, minlength=len(distinct))
+        for one in (outcome, 1 - outcome)
+    ]
     filled = np.vstack([distinct, np.zeros((max(rows.shape[1] - len(distinct), 0), rows.shape[1]))])
     diagonal = np.abs(np.diag(np.linalg.qr(filled, mode="r")))
     free = np.asarray(diagonal > 1e-9 * np.maximum(np.linalg.norm(filled, axis=0), 1e-300))
     with warnings.catch_warnings():
         # Separated data are no error: their coefficients grow, and their errors show it.
         warnings.simplefilter("ignore")
-        return model.GLM(np.column_stack(counts), distinct[:, free], family=model.families.Binomial()).fit(), free
+        return (
+            model.GLM(
+                np.column_stack(counts), distinct[:, free], family=model.families.Binomial()
+            ).fit(),
+            free,
+        )
 
 
 def cross_validate(
-    test_rows: Floats, test_outcome: Floats, train_rows: Floats, train_outcome: Floats, *, linked: bool
+    test_rows: Floats,
+    test_outcome: Floats,
+    train_rows: Floats,
+    train_outcome: Floats,
+    *,
+    linked: bool,
 ) -> dict[str, float]:
     """Train on all folds but one of a release, test on that fold of the original; over all folds.
 
-    Tables that are ``linked`` hold the same people in the same order, so the people tested on are excluded from the
-    training. Synthetic records belong to no person: another tenth of them is excluded each time. Returns the shares of
-    positive (sensitivity) and negative (specificity) records found, and their mean.
+    Tables that are ``linked`` hold the same people in the same order, so the people tested on are
+    excluded from the training. Synthetic records belong to no person: another tenth of them is
+    excluded each time. Returns the shares of positive (sensitivity) and negative (specificity)
+    records found, and their mean.
     """
     generator = np.random.default_rng(_SEED)
     test_fold = generator.permutation(np.arange(len(test_rows)) % FOLDS)
@@ -243,13 +291,21 @@ def cross_validate(
 
 
 def effects(trained: Trained) -> list[dict[str, Any]]:
-    """Coefficients on log odds: estimate, standard error, Wald's z and p, 95 % interval; None if undetermined."""
+    """Coefficients on log odds: estimate, standard error, Wald's z and p, 95 % interval.
+
+    None if undetermined.
+    """
     model, free = fit_logit(trained.rows, trained.outcome)
     found = np.full((len(free), 6), np.nan)
-    found[free] = np.column_stack([model.params, model.bse, model.tvalues, model.pvalues, model.conf_int()])
+    found[free] = np.column_stack(
+        [model.params, model.bse, model.tvalues, model.pvalues, model.conf_int()]
+    )
     names = ("estimate", "error", "z", "p", "low", "high")
     return [
-        {"term": term, **{name: None if np.isnan(v) else float(v) for name, v in zip(names, row, strict=True)}}
+        {
+            "term": term,
+            **{name: None if np.isnan(v) else float(v) for name, v in zip(names, row, strict=True)},
+        }
         for term, row in zip(trained.terms, found, strict=True)
     ]
 
@@ -257,26 +313,40 @@ def effects(trained: Trained) -> list[dict[str, Any]]:
 def diagnose(
     table: Any, variables: Sequence[str], models: Mapping[str, Trained]
 ) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Floats]]:
-    """Check what logistic regression assumes, as the medical thesis does; one of the models is called ``original``.
+    """Check what logistic regression assumes, as the medical thesis does.
 
-    Returns the rows of ``associations`` of the variables of a table (Tables 25, 26), ``inflation`` of each model (27,
-    33, 34) and ``influence``; and Cook's distance and leverage of the original's records (Figures 5, 6).
+    One of the models is called ``original``.
+
+    Returns the rows of ``associations`` of the variables of a table (Tables 25, 26), ``inflation``
+    of each model (27, 33, 34) and ``influence``; and Cook's distance and leverage of the original's
+    records (Figures 5, 6).
     """
     original, model = models["original"], library("statsmodels.api")
     free = fit_logit(original.rows, original.outcome)[1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fitted = model.GLM(original.outcome, original.rows[:, free], family=model.families.Binomial()).fit()
+        fitted = model.GLM(
+            original.outcome, original.rows[:, free], family=model.families.Binomial()
+        ).fit()
         found = fitted.get_influence(observed=False)
         by_record = {"cooks_distance": found.cooks_distance[0], "leverage": found.hat_matrix_diag}
     n, p = original.rows.shape
-    limits = {"cooks_distance": 4 / max(n - (p - 1) - 2, 1), "leverage": 2 * float(np.mean(by_record["leverage"]))}
+    limits = {
+        "cooks_distance": 4 / max(n - (p - 1) - 2, 1),
+        "leverage": 2 * float(np.mean(by_record["leverage"])),
+    }
     columns = [encode(table, Attribute(name, "unordered")) for name in variables]
     tables = {
         "associations": [_association(a, b) for a, b in combinations(columns, 2)],
-        "inflation": [row for name, trained in models.items() for row in inflation_factors(name, trained)],
+        "inflation": [
+            row for name, trained in models.items() for row in inflation_factors(name, trained)
+        ],
         "influence": [
-            {"measure": name, "threshold": limits[name], "above": int(np.sum(values > limits[name]))}
+            {
+                "measure": name,
+                "threshold": limits[name],
+                "above": int(np.sum(values > limits[name])),
+            }
             | {"largest": float(values.max())}
             for name, values in by_record.items()
         ],
@@ -292,7 +362,11 @@ def _association(a: Column, b: Column) -> dict[str, Any]:
     if min(counts.shape) < 2:
         return row | {"fisher_p": None, "fisher": None, "cramers_v": None}
     small = counts.shape == (2, 2)
-    drawn = None if small else stats.MonteCarloMethod(n_resamples=DRAWS, rng=np.random.default_rng(_SEED))
+    drawn = (
+        None
+        if small
+        else stats.MonteCarloMethod(n_resamples=DRAWS, rng=np.random.default_rng(_SEED))
+    )
     return row | {
         "fisher_p": float(stats.fisher_exact(counts, method=drawn).pvalue),
         "fisher": "exact" if small else f"{DRAWS} tables drawn",
@@ -301,10 +375,12 @@ def _association(a: Column, b: Column) -> dict[str, Any]:
 
 
 def inflation_factors(name: str, model: Trained) -> list[dict[str, Any]]:
-    """Generalised variance inflation factor of each variable of a model (Fox and Monette 1992; R's package car).
+    """Generalised variance inflation factor of each variable of a model (Fox and Monette 1992.
 
-    det(R_own) det(R_others) / det(R), R the correlations of the coefficients without the intercept. It is the usual
-    factor for a variable with one coefficient.
+    R's package car).
+
+    det(R_own) det(R_others) / det(R), R the correlations of the coefficients without the intercept.
+    It is the usual factor for a variable with one coefficient.
     """
     fitted, free = fit_logit(model.rows, model.outcome)
     covariance = np.asarray(fitted.cov_params())[1:, 1:]
@@ -315,7 +391,9 @@ def inflation_factors(name: str, model: Trained) -> list[dict[str, Any]]:
         own = owner == i
         if own.any():
             parts = [np.ix_(part, part) for part in (own, ~own, own | ~own)]
-            one, others, whole = (np.linalg.slogdet((covariance / np.outer(scale, scale))[part])[1] for part in parts)
+            one, others, whole = (
+                np.linalg.slogdet((covariance / np.outer(scale, scale))[part])[1] for part in parts
+            )
             gvif, df = float(np.exp(one + others - whole)), int(own.sum())
             row = {"trained_on": name, "variable": column.name, "gvif": gvif, "df": df}
             rows.append(row | {"gvif_scaled": float(gvif ** (1 / (2 * df)))})

@@ -1,1 +1,3 @@
-"""Verification of a written release: a recount from the raw trips, and a rebuild from what is published."""
+"""Verification of a written release: a recount from the raw trips, and a rebuild from what is
+published.
+"""

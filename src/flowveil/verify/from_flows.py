@@ -1,7 +1,8 @@
-"""Recount with flows as the engine read them, and the zones of a release compared with its stated zone map.
+"""Recount with flows as the engine read them, and the zones of a release compared with its stated
+zone map.
 
-The recount has its own reader (`flowveil.verify.recount.trips`). Inside `anonymize`, and for inputs that reader does
-not know, it takes these flows instead, and its result says ``engine``.
+The recount has its own reader (`flowveil.verify.recount.trips`). Inside `anonymize`, and for inputs
+that reader does not know, it takes these flows instead, and its result says ``engine``.
 """
 
 from __future__ import annotations
@@ -16,15 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowveil.errors import ParameterError
-from flowveil.flows import MILLION, Flows, to_fixed_point
-from flowveil.hierarchy import Hierarchy
-from flowveil.record_values import merged_values
+from flowveil.core.errors import ParameterError
+from flowveil.core.flows import MILLION, Flows, People, to_fixed_point
+from flowveil.core.hierarchy import Hierarchy
+from flowveil.core.remote_people import RemotePeople
+from flowveil.core.times import TIME_COLUMNS, Every, fold_times
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.zone_map import CELLS, TILES, FrozenMap
-from flowveil.remote_people import RemotePeople
-from flowveil.slices import SlicedFlows
-from flowveil.times import TIME_COLUMNS, Every, fold_times
 from flowveil.verify.recount import PersonRows, Places, Result, Trips, ValueRows, ZoneMap, recount
 from flowveil.zoning.geometry import ZoneGeography
 from flowveil.zoning.halves import halved_map
@@ -34,26 +33,38 @@ from flowveil.zoning.public_map import H3Map, zone_chains
 if TYPE_CHECKING:
     from flowveil.zoning.places import Places as ListedPlaces
 
-NOT_COMPARED = "its zones were not compared with those of the earlier release. Hint: give it with --zones-of."
+NOT_COMPARED = (
+    "its zones were not compared with those of the earlier release. Hint: give it with --zones-of."
+)
 _ENDS = ("origin", "destination")
 
 
 def recount_flows(
-    folder: Path, flows: Flows | SlicedFlows, *, stricter: ListedPlaces | None = None, **given: Any
+    folder: Path, flows: Flows, *, stricter: ListedPlaces | None = None, **given: Any
 ) -> Result:
-    """Recounts a release from flows as the engine read them; ``stricter`` and ``given`` as for the functions below."""
+    """Recounts a release from flows as the engine read them.
+
+    ``stricter`` and ``given`` as for the functions below.
+    """
     release = ReleaseFolder(folder)
     hierarchy = release.statement.parameters.get("hierarchy")
-    return recount_trips(release, trips_from_flows(flows, stricter=stricter, hierarchy=hierarchy), **given)
+    return recount_trips(
+        release, trips_from_flows(flows, stricter=stricter, hierarchy=hierarchy), **given
+    )
 
 
 def recount_trips(
-    release: ReleaseFolder, trips: Trips, *, zones_of: Any = None, revision: Sequence[Any] = (), **how: Any
+    release: ReleaseFolder,
+    trips: Trips,
+    *,
+    zones_of: Any = None,
+    revision: Sequence[Any] = (),
+    **how: Any,
 ) -> Result:
     """Recounts a release, and compares its zones with the zone map that it states.
 
-    ``zones_of`` is the zone map that was given, ``revision`` the folders of the releases that it revises, the oldest
-    first; ``how`` as for `recount`.
+    ``zones_of`` is the zone map that was given, ``revision`` the folders of the releases that it
+    revises, the oldest first; ``how`` as for `recount`.
     """
     result = recount(release.path, trips, earlier=list(revision), **how)
     notes: list[str] = []
@@ -63,7 +74,7 @@ def recount_trips(
 
 def _check_spans(release: ReleaseFolder, trips: Trips) -> Iterator[str]:
     """Yields a finding if steps of time do not fold into the published spans."""
-    if release.statement.kind != "folded" or trips.every is None:
+    if not release.statement.facets.folds or trips.every is None:
         return
     with suppress(ParameterError, ValueError, KeyError):
         every = Every.parse(trips.every)
@@ -75,56 +86,64 @@ def _check_spans(release: ReleaseFolder, trips: Trips) -> Iterator[str]:
 
 
 def trips_from_flows(
-    flows: Flows | SlicedFlows, *, stricter: ListedPlaces | None = None, hierarchy: str | None = None
+    flows: Flows,
+    *,
+    stricter: ListedPlaces | None = None,
+    hierarchy: str | None = None,
 ) -> Trips:
-    """Returns the raw trips of a recount, from flows as read; ``stricter`` has the listed places by their tiles."""
-    parts = flows.slices if isinstance(flows, SlicedFlows) else (flows,)
-    whole, lengths = parts[0], [len(part) for part in parts]
+    """Returns the raw trips of a recount, from flows as read.
+
+    ``stricter`` has the listed places by their tiles.
+    """
     columns: dict[str, Any] = {}
-    if isinstance(flows, SlicedFlows):
-        number = np.repeat(np.arange(len(parts), dtype=np.int32), lengths)
-        every = None if flows.every is None else flows.every.name
-        columns = {"slice_columns": flows.columns, "slices": flows.keys, "slice": number, "every": every}
-    elif flows.folds:
-        shape = [fold.tree.n_tiles for fold in flows.folds]
-        used, slice_of_flow = np.unique(np.ravel_multi_index(flows.leaves, shape), return_inverse=True)
+    if flows.dimensions:
+        shape = [one.tree.n_tiles for one in flows.dimensions]
+        used, slice_of_flow = np.unique(
+            np.ravel_multi_index(flows.leaves, shape), return_inverse=True
+        )
         leaves = np.unravel_index(used, shape)
-        values = [fold.labels[leaf].tolist() for fold, leaf in zip(flows.folds, leaves, strict=True)]
+        values = [
+            one.labels[leaf].tolist() for one, leaf in zip(flows.dimensions, leaves, strict=True)
+        ]
         columns = {
-            "slice_columns": tuple(fold.name for fold in flows.folds),
+            "slice_columns": tuple(one.name for one in flows.dimensions),
             "slices": tuple(zip(*values, strict=True)),
             "slice": slice_of_flow.astype(np.int32),
-            "every": next((fold.every for fold in flows.folds if fold.every is not None), None),
+            "every": None if flows.every is None else flows.every.name,
         }
-    for end, tree in zip(_ENDS, (whole.origins, whole.destinations), strict=True):
+    for end, tree in zip(_ENDS, (flows.origins, flows.destinations), strict=True):
         columns[f"{end}s"] = tree.code[tree.leaf_node]
         if tree.code.dtype != np.uint64:
-            columns[f"{end}_map"] = zone_map(whole.whole_map or tree, hierarchy)
+            columns[f"{end}_map"] = zone_map(flows.whole_map or tree, hierarchy)
     if stricter is not None:
         columns["stricter"] = Places(stricter.tile, stricter.k, stricter.l)  # type: ignore[arg-type]
-    if whole.l_places is not None:
-        tile = np.repeat(whole.l_places.code, whole.l_places.count)
-        columns["l_places"] = Places(tile, np.zeros(len(tile), np.int64), np.zeros(len(tile), np.int64))
-    summary, rows = whole.intake, merged_values(parts, np.arange(sum(lengths)))["values"]
+    if flows.l_places is not None:
+        tile = np.repeat(flows.l_places.code, flows.l_places.count)
+        columns["l_places"] = Places(
+            tile, np.zeros(len(tile), np.int64), np.zeros(len(tile), np.int64)
+        )
+    summary, rows = flows.intake, flows.values
 
-    def joined(name: str) -> Any:
-        """Returns a column of all parts in whole numbers; None without it."""
-        values = [getattr(part, name) for part in parts]
-        return None if values[0] is None else _concat([v if v.dtype.kind == "i" else to_fixed_point(v) for v in values])
+    def whole_numbers(name: str) -> Any:
+        """Returns a column in whole numbers; None without it."""
+        values = getattr(flows, name)
+        return values if values is None or values.dtype.kind == "i" else to_fixed_point(values)
 
     return Trips(
-        **{name: joined(name) for name in ("origin", "destination", "trips", "weight", "keys")},
-        unit=MILLION if any(part.trips.dtype.kind == "f" for part in parts) else 1,
-        persons=_persons([part.people for part in parts], lengths),
+        **{name: whole_numbers(name) for name in ("origin", "destination", "trips", "weight")},
+        unit=MILLION if flows.trips.dtype.kind == "f" else 1,
+        persons=_persons(flows.people),
         read_by="engine",
         values=rows and ValueRows(rows.flow, rows.person, rows.weight, rows.values),
-        key=summary.key,
         rows=summary.rows - summary.empty_rows,
         dropped=sum(summary.dropped.values()),
         outside=summary.outside_rows,
         unread={
             "trips": (Fraction(summary.dropped_trips), Fraction(summary.outside_trips)),
-            "weight": (Fraction(summary.dropped_weight or 0), Fraction(summary.outside_weight or 0)),
+            "weight": (
+                Fraction(summary.dropped_weight or 0),
+                Fraction(summary.outside_weight or 0),
+            ),
         },
         **columns,
     )
@@ -141,29 +160,26 @@ def zone_map(tree: Hierarchy, hierarchy: str | None) -> ZoneMap:
     where = inside.geography
     if isinstance(where, ZoneGeography) and where.places.drawn is not None:
         outlines = np.full(tree.n_nodes, None, dtype=object)
-        outlines[tree.leaf_node[: inside.n_tiles]] = where.places.drawn[where.start[inside.leaf_node]]
+        outlines[tree.leaf_node[: inside.n_tiles]] = where.places.drawn[
+            where.start[inside.leaf_node]
+        ]
     return ZoneMap(tree.code, tree.parent.astype(np.int64), lat, lon, outlines)
 
 
-def _concat(columns: list[Any]) -> Any:
-    return columns[0] if len(columns) == 1 else np.concatenate(columns)
-
-
-def _persons(people: list[Any], lengths: list[int]) -> Any:
-    if any(one is None for one in people):
-        return None
-    if any(isinstance(one, RemotePeople) for one in people):
+def _persons(people: People | None) -> Any:
+    if isinstance(people, RemotePeople):
         # The cluster counts them.
-        remote = RemotePeople.concat(people, lengths) if len(people) > 1 else people[0]
+        remote = people
         return SimpleNamespace(count=lambda group, n: remote.merge(group).count(n))
-    start = np.cumsum([0, *lengths[:-1]]).astype(np.int32)
-    row = _concat([one.cell + first for one, first in zip(people, start, strict=True)])
-    made = None if any(one.trips is None for one in people) else _concat([one.trips for one in people])
-    return PersonRows(row, _concat([one.person for one in people]), made)
+    return people and PersonRows(people.cell, people.person, people.trips)
 
 
-def _check_zones_of(release: ReleaseFolder, zones_of: Any, trips: Trips, notes: list[str]) -> Iterator[str]:
-    """Yields findings on the zones of a release that was made over a given zone map (None if it is not given)."""
+def _check_zones_of(
+    release: ReleaseFolder, zones_of: Any, trips: Trips, notes: list[str]
+) -> Iterator[str]:
+    """Yields findings on the zones of a release that was made over a given zone map (None if it is
+    not given).
+    """
     stated = release.statement.zones_of
     if zones_of is None:
         notes += [] if stated is None or release.statement.revision_of else [NOT_COMPARED]
@@ -188,16 +204,27 @@ def _compare_zones(release: ReleaseFolder, frozen: FrozenMap, trips: Trips) -> I
     tiles: dict[tuple[str, str], list[str]] = {}
     for row in () if CELLS in release.zones.column_names else release.lookup.to_pylist():
         tiles.setdefault((row["zone"], row["role"]), []).append(row["tile"])
-    listed = dict(zip(_keys(frozen.table), frozen.table[TILES].to_pylist(), strict=True)) if tiles else {}
+    listed = (
+        dict(zip(_keys(frozen.table), frozen.table[TILES].to_pylist(), strict=True))
+        if tiles
+        else {}
+    )
     moved = sum(sorted(here) != sorted(listed.get(key, here)) for key, here in tiles.items())
     if moved:
         yield f"zones.parquet: {moved} zones have other tiles than on the given zone map"
     for end, of_map in zip(_ENDS, (trips.origin_map, trips.destination_map), strict=True):
         both = (release.zones, frozen.table)
-        here, there = ({zone for zone, role in _keys(zones) if role in (end, "both")} for zones in both)
-        strange = len(here - there) - (_count_fills(here, there, frozen, of_map) if frozen.homogeneous else 0)
+        here, there = (
+            {zone for zone, role in _keys(zones) if role in (end, "both")} for zones in both
+        )
+        strange = len(here - there) - (
+            _count_fills(here, there, frozen, of_map) if frozen.homogeneous else 0
+        )
         if strange:
-            yield f"zones.parquet: {strange} {end} zones are not on the given zone map, nor fill its gaps"
+            yield (
+                f"zones.parquet: {strange} {end} zones are not on the given zone map, nor fill its"
+                " gaps"
+            )
     if not frozen.homogeneous:
         flows = release.flows
         layers = flows["layer"].to_pylist() if frozen.in_layers else [0] * len(flows)
@@ -220,7 +247,11 @@ def _count_fills(here: set[str], there: set[str], frozen: FrozenMap, of_map: Zon
             ways[zone] = [code for code, _ in chain if halves or "." not in code]
     else:
         codes = of_map.code.tolist()
-        above = {code: codes[up] for code, up in zip(codes, of_map.parent.tolist(), strict=True) if up >= 0}
+        above = {
+            code: codes[up]
+            for code, up in zip(codes, of_map.parent.tolist(), strict=True)
+            if up >= 0
+        }
         for zone in zones:
             ways[zone] = [zone]
             while ways[zone][-1] in above:

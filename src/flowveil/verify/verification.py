@@ -1,4 +1,6 @@
-"""One verification of a release, a derived release or a series, its result, and the certificate of it."""
+"""One verification of a release, a derived release or a series, its result, and the certificate of
+it.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,14 @@ from functools import partial
 from glob import glob
 from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import shapely
 
 from flowveil import __version__
-from flowveil.engines import read_flows
-from flowveil.errors import FlowveilError, ParameterError, with_value
-from flowveil.flows import Flows
-from flowveil.paths import named_path
+from flowveil.core.errors import FlowveilError, ParameterError, with_value
+from flowveil.core.flows import Flows
 from flowveil.published.derive import Derivation, Within, derive_published, parse_pick
 from flowveil.published.document import Part, fill, page
 from flowveil.published.folder import MANIFEST, hash_file
@@ -26,11 +27,11 @@ from flowveil.published.read_release import map_of_statement, read_published
 from flowveil.published.sentences import sentences
 from flowveil.reading import Reading
 from flowveil.reading.areas import parse_area
-from flowveil.record_keys import read_key
+from flowveil.reading.engines import read_flows
 from flowveil.release.folder import ReleaseFolder, taken_at_its_word
 from flowveil.release.statement import Statement
 from flowveil.release.zone_map import FrozenMap
-from flowveil.slices import SlicedFlows
+from flowveil.system.paths import named_path
 from flowveil.verify.from_flows import recount_trips, trips_from_flows, zone_map
 from flowveil.verify.rebuild import check_files, check_parameters, check_rebuild, compare_with
 from flowveil.verify.recount import Places, Result
@@ -41,7 +42,10 @@ from flowveil.zoning.outside import with_outside
 from flowveil.zoning.places import read_places
 
 #: Stated where persons were recounted otherwise than the release counted them.
-FOLDED = "The recount ignored upper and lower case in names of persons, which is safer; the release distinguishes it."
+FOLDED = (
+    "The recount ignored upper and lower case in names of persons, which is safer; the release"
+    " distinguishes it."
+)
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,11 @@ class Verification:
 
     findings: tuple[str, ...] = ()  # one line for each contradiction
     not_compared: tuple[str, ...] = ()  # what could not be compared, or only bounded
-    compared: Mapping[str, Any] = field(default_factory=dict)  # who read the input, the kind, the number of cells
+    compared: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # who read the input, the kind, the number of cells
     sha256: Mapping[str, str] = field(default_factory=dict)  # hash of every file of the folder
+    report: Mapping[str, Any] | None = None  # report.json; None if the folder does not hold
 
     @property
     def holds(self) -> bool:
@@ -74,8 +81,9 @@ class PrivateFiles:
     zones_of: Any = None  # the earlier release, or zone map, whose zones the release says it has
     stricter: Any = None  # list of places with stricter thresholds
     l_places: Any = None  # list of places by which locations are counted
-    revision: Sequence[str | PathLike[str]] = ()  # folders of the releases that it revises, the oldest first
-    key_file: Any = None  # secret key of a perturbed release; without it only its form is checked
+    revision: Sequence[
+        str | PathLike[str]
+    ] = ()  # folders of the releases that it revises, the oldest first
 
 
 def _folder(directory: str | PathLike[str], what: str) -> Path:
@@ -99,17 +107,48 @@ def verify_release(
 
     Args:
         directory: a release folder.
-        against: the trips it was made from, in any form `read_trips` takes. CSV and Parquet files are read by the
-            recount's own reader; for other inputs the engine reads them, and ``compared`` says so.
+        against: the trips it was made from, in any form `read_trips` takes. CSV and Parquet files
+            are read by the recount's own reader; for other inputs the engine reads them, and
+            ``compared`` says so.
         expect: guarantee that the reader requires: ``k``, ``protect``, ``k_population``, ``l``.
         strict: whether what could not be compared is a finding.
-        noise: whether the counts of a noisy release are tested. Not before publishing: refusing a draw would change its
-            distribution.
+        noise: whether the counts of a noisy release are tested. Not before publishing: refusing a
+            draw would change its distribution.
         private: files that only the operator has.
-        **reading: how to read the trips, where it differs from what the report says; ``zones`` is the operator's map.
+        **reading: how to read the trips, where it differs from what the report says; ``zones`` is
+            the operator's map.
     """
-    release = ReleaseFolder(_folder(directory, "the release"))
-    findings, sha256 = check_files(release.path)
+    folder = _folder(directory, "the release")
+    with TemporaryDirectory(prefix="flowveil-verify-") as copy:
+        findings, sha256 = check_files(folder, Path(copy))
+        release = ReleaseFolder(Path(copy))
+        found = _verify(
+            release,
+            findings,
+            sha256,
+            private or PrivateFiles(),
+            reading,
+            name=directory,
+            against=against,
+            expect=expect or {},
+            noise=noise,
+        )
+    return found.made_strict() if strict else found
+
+
+def _verify(
+    release: ReleaseFolder,
+    findings: list[str],
+    sha256: Mapping[str, str],
+    private: PrivateFiles,
+    reading: Mapping[str, Any],
+    *,
+    name: object,
+    against: Any,
+    expect: Mapping[str, Any],
+    noise: bool,
+) -> Verification:
+    """Verifies the copy of a folder, with the findings on its files."""
     try:
         statement = None if findings else release.statement
     except ParameterError as problem:
@@ -118,14 +157,15 @@ def verify_release(
         return Verification(tuple(findings), sha256=sha256)
     if statement.derived_from is not None:
         raise ParameterError(
-            f"'{directory}' was computed from a published release, not from trips. Hint: flowveil verify DIR --from "
-            "SOURCE compares it with its source; verify the source against the trips."
+            f"'{name}' was computed from a published release, not from trips. Hint: flowveil"
+            " verify DIR --from SOURCE compares it with its source; verify the source against the"
+            " trips."
         )
     notes: list[str] = []
     reading = {name: value for name, value in reading.items() if value is not None}
     if "zones" in reading:
-        with taken_at_its_word(directory):
-            reading["zones"] = _read_map(statement, reading["zones"])
+        with taken_at_its_word(name):
+            reading["zones"] = map_as_stated(statement, reading["zones"])
     findings = check_parameters(release)
     findings += check_rebuild(release, map_of_statement(statement, reading.get("zones")), notes)
     if findings:
@@ -134,21 +174,28 @@ def verify_release(
         reading["person_case"] = "fold"
         confirmed = with_value("person_case", "keep")
         notes.append(f"{FOLDED} Hint: if such persons are different, confirm it with {confirmed}.")
-    result = _recount(release, against, private or PrivateFiles(), reading, expect=expect or {}, test_noise=noise)
+    result = _recount(release, against, private, reading, expect=expect, test_noise=noise)
     notes += [note for note in result.notes if note not in notes]
-    found = Verification(result.findings, tuple(notes), result.counted, sha256)
-    return found.made_strict() if strict else found
+    report = None if result.findings else release.report
+    return Verification(result.findings, tuple(notes), result.counted, sha256, report)
 
 
 def _recount(
-    release: ReleaseFolder, against: Any, private: PrivateFiles, reading: Mapping[str, Any], **how: Any
+    release: ReleaseFolder,
+    against: Any,
+    private: PrivateFiles,
+    reading: Mapping[str, Any],
+    **how: Any,
 ) -> Result:
-    """Recounts with the recount's own reader; with the engine's flows where it cannot read the input."""
-    keyed = {} if private.key_file is None else {"key_file": private.key_file}
-    if keyed:
-        read_key(private.key_file)
+    """Recounts with the recount's own reader.
+
+    With the engine's flows where it cannot read the input.
+    """
     parameters = dict(release.statement.parameters)
-    hierarchy, tree = parameters.get("hierarchy"), reading["zones"].hierarchy if "zones" in reading else None
+    hierarchy, tree = (
+        parameters.get("hierarchy"),
+        (reading["zones"].hierarchy if "zones" in reading else None),
+    )
     if tree is not None and parameters.get("outside") == "keep":
         tree = with_outside(tree)
     area = parse_area(reading.get("within"))
@@ -158,39 +205,58 @@ def _recount(
             {**parameters, **{name: reading[name] for name in ("person_case",) if name in reading}},
             zones=None if tree is None else zone_map(tree, hierarchy),
             area=None if area is None else area.stored,
-            **keyed,
         )
     except UnreadableInputError:
-        trips = trips_from_flows(read_as_stated(release.statement, against, **reading, **keyed), hierarchy=hierarchy)
+        trips = trips_from_flows(
+            read_as_stated(release.statement, against, **reading), hierarchy=hierarchy
+        )
     resolution = int(resolution_of(trips.origins[:1])[0]) if trips.origin_map is None else None
     if private.stricter is not None:
         places = read_places(private.stricter, asking=True).located(resolution, tree)
         trips = replace(trips, stricter=Places(places.tile, places.k, places.l))  # type: ignore[arg-type]
     if private.l_places is not None:
         places = read_places(private.l_places, asking=False)
-        trips = replace(trips, l_places=Places(places.tiles_on(resolution, tree), places.k, places.l))
-    return recount_trips(release, trips, zones_of=private.zones_of, revision=private.revision, **how)
+        trips = replace(
+            trips, l_places=Places(places.tiles_on(resolution, tree), places.k, places.l)
+        )
+    return recount_trips(
+        release, trips, zones_of=private.zones_of, revision=private.revision, **how
+    )
 
 
-def read_as_stated(statement: Statement, source: Any, **changes: Any) -> Flows | SlicedFlows:
+def read_as_stated(statement: Statement, source: Any, **changes: Any) -> Flows:
     """Reads trips with an engine as a statement says that they were read."""
     engine = {name: changes.pop(name) for name in ("engine", "progress") if name in changes}
     sliced = read_flows(source, Reading.from_parameters(statement.parameters, **changes), **engine)
-    if statement.kind == "folded":
+    if statement.facets.folds:
         return sliced.folded(statement.fold_trees)
-    return sliced if statement.slice_columns else sliced.whole
+    return sliced
 
 
-def _read_map(statement: Statement, given: Any) -> ZoneMap:
-    return given if isinstance(given, ZoneMap) else read_zones(given, **(statement.parameters.get("zones") or {}))
+def map_as_stated(statement: Statement, given: Any) -> ZoneMap:
+    """Returns the operator's map, read with the columns that the statement names."""
+    return (
+        given
+        if isinstance(given, ZoneMap)
+        else read_zones(given, **(statement.parameters.get("zones") or {}))
+    )
 
 
-def _folds_case(statement: Statement, expect: Mapping[str, Any] | None, person_case: str | None) -> bool:
-    """Whether persons are recounted without case although the release keeps it: its author could spell one as two."""
+def _folds_case(
+    statement: Statement, expect: Mapping[str, Any] | None, person_case: str | None
+) -> bool:
+    """Whether persons are recounted without case although the release keeps it.
+
+    Its author could spell one as two.
+    """
     # A text that names one unit, or several texts.
     expected = "people" in ((expect or {}).get("protect") or ())
     claimed = "people" in statement.guarantee or statement.guarantee.get("unit") == "person"
-    return person_case is None and statement.parameters.get("person_case") == "keep" and (claimed or expected)
+    return (
+        person_case is None
+        and statement.parameters.get("person_case") == "keep"
+        and (claimed or expected)
+    )
 
 
 def verify_derived(
@@ -202,57 +268,104 @@ def verify_derived(
     within: Any = None,
     strict: bool = False,
 ) -> Verification:
-    """Computes a derived release again from its source folder and compares every byte. Needs no raw trips.
+    """Computes a derived release again from its source folder and compares every byte.
+
+    Needs no raw trips.
 
     Args:
         directory: the derived folder.
         source: the folder that it was computed from.
         zones: the operator's map, where the source is on one.
-        zones_of, within: the release or frozen map, and the area, that the derivation used; as for `derive`.
+        zones_of, within: the release or frozen map, and the area, that the derivation used; as for
+            `derive`.
         strict: whether what could not be compared is a finding.
 
-    Raises ParameterError if a folder is not a release, or an input that the derivation used is not given.
+    Raises ParameterError if a folder is not a release, or an input that the derivation used is not
+    given.
     """
     folder, origin = _folder(directory, "the release"), _folder(source, "the source")
-    (own, sha256), (others, source_sha256) = check_files(folder), check_files(origin)
-    findings = [*own, *(f"source: {line}" for line in others)]
-    if findings:
-        return Verification(tuple(findings), sha256=sha256)
-    release, base = ReleaseFolder(folder), ReleaseFolder(origin)
-    statement = release.statement
-    if statement.derived_from is None:
-        raise ParameterError(f"'{directory}' is no derived release. Hint: verify it with --against INPUT.")
-    if source_sha256[MANIFEST] != statement.derived_from:
-        return Verification(("report.json: derived_from is not the hash of the source's manifest",), sha256=sha256)
-    how = _derivation(statement, zones_of, area_of_zones(within))
-    notes: list[str] = []
-    try:
-        with taken_at_its_word(origin):
-            given = None if zones is None else _read_map(base.statement, zones)
-            published = read_published(base, map_of_statement(base.statement, given))
-            if published is None:
-                raise ParameterError("The source belongs to no map, so it cannot be computed again.")
-            stated: dict[str, Any] = {"formats": statement.formats, "about": statement.about}
-            derived = derive_published(published, how, manifest_sha256=statement.derived_from, **stated)
-            findings = compare_with(release, derived, notes)
-    except FlowveilError as problem:
-        findings = [f"the folder cannot be computed again from its source: {problem}"]
+    with TemporaryDirectory(prefix="flowveil-verify-") as copy:
+        copies = [Path(copy) / name for name in ("derived", "source")]
+        for place in copies:
+            place.mkdir()
+        own, sha256 = check_files(folder, copies[0])
+        others, source_sha256 = check_files(origin, copies[1])
+        findings = [*own, *(f"source: {line}" for line in others)]
+        if findings:
+            return Verification(tuple(findings), sha256=sha256)
+        release, base = map(ReleaseFolder, copies)
+        statement = release.statement
+        if statement.derived_from is None:
+            raise ParameterError(
+                f"'{directory}' is no derived release. Hint: verify it with --against INPUT."
+            )
+        if source_sha256[MANIFEST] != statement.derived_from:
+            return Verification(
+                ("report.json: derived_from is not the hash of the source's manifest",),
+                sha256=sha256,
+            )
+        how = _derivation(statement, zones_of, area_of_zones(within))
+        notes: list[str] = []
+        findings = _compare_derived(release, base, how, notes, zones=zones, source=origin)
     compared = {"read_by": "source", "kind": statement.kind}
-    found = Verification(tuple(findings), tuple(notes), compared, sha256)
+    report = None if findings else release.report
+    found = Verification(tuple(findings), tuple(notes), compared, sha256, report)
     return found.made_strict() if strict else found
 
 
+def _compare_derived(
+    release: ReleaseFolder,
+    base: ReleaseFolder,
+    how: Derivation,
+    notes: list[str],
+    *,
+    zones: Any,
+    source: Path,
+) -> list[str]:
+    """Returns findings of a comparison with what a derivation makes of the source."""
+    statement = release.statement
+    try:
+        with taken_at_its_word(source):
+            given = None if zones is None else map_as_stated(base.statement, zones)
+            published = read_published(base, map_of_statement(base.statement, given))
+            if published is None:
+                raise ParameterError(
+                    "The source belongs to no map, so it cannot be computed again."
+                )
+            stated: dict[str, Any] = {"formats": statement.formats, "about": statement.about}
+            assert statement.derived_from is not None
+            derived = derive_published(
+                published, how, manifest_sha256=statement.derived_from, **stated
+            )
+            return compare_with(release, derived, notes)
+    except FlowveilError as problem:
+        return [f"the folder cannot be computed again from its source: {problem}"]
+
+
 def _derivation(statement: Statement, zones_of: Any, within: Within | None) -> Derivation:
-    """Returns what a statement says was computed; raises ParameterError if a zone map or an area is not given."""
+    """Returns what a statement says was computed.
+
+    Raises ParameterError if a zone map or an area is not given.
+    """
     how = statement.parameters.get("derive") or {}
     if "zones_of" in how and zones_of is None:
-        raise ParameterError("The release has the zones of another one. Hint: give that release with --zones-of.")
+        raise ParameterError(
+            "The release has the zones of another one. Hint: give that release with --zones-of."
+        )
     if "within" in how and within is None:
-        raise ParameterError("The release holds the cells inside an area. Hint: give the area with --within.")
+        raise ParameterError(
+            "The release holds the cells inside an area. Hint: give the area with --within."
+        )
     listed = {name: tuple(how.get(name, ())) for name in ("sum", "drop")}
     zones = FrozenMap.read(zones_of) if "zones_of" in how else None
     area = within if "within" in how else None
-    return Derivation(parse_pick(how.get("pick", ())), level=how.get("level"), zones_of=zones, within=area, **listed)
+    return Derivation(
+        parse_pick(how.get("pick", ())),
+        level=how.get("level"),
+        zones_of=zones,
+        within=area,
+        **listed,
+    )
 
 
 def area_of_zones(given: Any) -> Within | None:
@@ -267,33 +380,10 @@ def area_of_zones(given: Any) -> Within | None:
     if area.box is not None:
         west, south, east, north = area.box
         spans = [(west, east)] if west < east else [(west, 180), (-180, east)]
-        outline = shapely.union_all([shapely.box(left, south, right, north) for left, right in spans])
+        outline = shapely.union_all(
+            [shapely.box(left, south, right, north) for left, right in spans]
+        )
     return Within(area.text, outline=outline)
-
-
-def verify_series(
-    directory: str | PathLike[str], *, against: Any, strict: bool = False, **reading: Any
-) -> Verification:
-    """Verifies every release of a series, and the files of the series itself; arguments as for `verify_release`."""
-    from flowveil.series.index import MAP, check_index, read_index, releases_of
-
-    place, zones = named_path(directory, what="the series"), reading.get("zones")
-    steps = [str(entry["step"]) for entry in (read_index(place) or {}).get("steps", ())]
-    if steps and zones is not None:
-        zones = _read_map(ReleaseFolder(place / steps[0]).statement, zones)
-    findings, notes = check_index(place, zones), list[str]()
-    for step in () if findings else steps:
-        *before, newest = releases_of(place, step)
-        try:
-            over_map = ReleaseFolder(newest).statement.zones_of is not None
-        except FlowveilError as problem:
-            findings.append(f"{step}: {problem}")
-            continue
-        private = PrivateFiles(zones_of=place / MAP if over_map else None, revision=before)
-        found = verify_release(newest, against=against, strict=strict, private=private, **reading)
-        findings += [f"{step}: {line}" for line in found.findings]
-        notes += [f"{step}: {line}" for line in found.not_compared]
-    return Verification(tuple(findings), tuple(notes), {"steps": len(steps)})
 
 
 def check_suffix(path: str | PathLike[str]) -> None:
@@ -305,16 +395,18 @@ def check_suffix(path: str | PathLike[str]) -> None:
 def certificate(
     found: Verification,
     *,
-    report: Mapping[str, Any] | None,
     expected: Mapping[str, Any],
     source: str | PathLike[str] | None,
     **signed: str | None,
 ) -> dict[str, Any]:
-    """Returns the content of a certificate. Private: the hash of a small input lets a reader test guesses.
+    """Returns the content of a certificate.
 
-    ``report`` is None where something contradicts it: then nothing of it is repeated. Every file of the ``source`` is
+    Private: the hash of a small input lets a reader test guesses.
+
+    Nothing is repeated of a report that something contradicts. Every file of the ``source`` is
     hashed. ``signed`` has short texts: ``date`` and ``signer``.
     """
+    report = found.report
     stated = None if report is None else Statement.from_report(report)
     return {
         "certificate": "flowveil verification",
@@ -323,7 +415,9 @@ def certificate(
         "holds": False if found.findings else None if found.not_compared else True,
         "findings": list(found.findings),
         "not_compared": list(found.not_compared),
-        "expected": {name: value for name, value in expected.items() if value not in (None, (), [])},
+        "expected": {
+            name: value for name, value in expected.items() if value not in (None, (), [])
+        },
         "method": stated and stated.method,
         "guarantee": stated and dict(stated.guarantee),
         "cells": report and report["published"]["cells"],
@@ -337,9 +431,16 @@ def certificate(
 
 
 def _hash_inputs(source: str | PathLike[str]) -> dict[str, str]:
-    """Returns the SHA-256 of every input file, by its path below the common folder; empty without files."""
+    """Returns the SHA-256 of every input file, by its path below the common folder.
+
+    Empty without files.
+    """
     path = Path(source)
-    names = [str(path)] if path.is_file() else glob(f"{path}/**" if path.is_dir() else str(path), recursive=True)
+    names = (
+        [str(path)]
+        if path.is_file()
+        else glob(f"{path}/**" if path.is_dir() else str(path), recursive=True)
+    )
     files = sorted(Path(name) for name in names if Path(name).is_file())
     top = Path(os.path.commonpath([file.parent for file in files])) if files else path
     return {file.relative_to(top).as_posix(): hash_file(file) for file in files}
@@ -348,19 +449,38 @@ def _hash_inputs(source: str | PathLike[str]) -> dict[str, str]:
 def certificate_text(content: Mapping[str, Any], path: str | PathLike[str]) -> str:
     """The certificate as JSON or as a page, by the suffix of its file."""
     if Path(path).suffix.lower() == ".json":
-        return json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    verdict = {True: "The release holds", False: "The release does NOT hold", None: "Nothing contradicts the release"}
+        return (
+            json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
+            + "\n"
+        )
+    verdict = {
+        True: "The release holds",
+        False: "The release does NOT hold",
+        None: "Nothing contradicts the release",
+    }
     elsewhere = ("certificate", "findings", "not_compared", "statement", "release_sha256")
     show = partial(json.dumps, sort_keys=True, ensure_ascii=False)
     facts = {name: value for name, value in content.items() if name not in elsewhere}
-    rows = [(name.replace("_", " "), value if isinstance(value, str) else show(value)) for name, value in facts.items()]
+    rows = [
+        (name.replace("_", " "), value if isinstance(value, str) else show(value))
+        for name, value in facts.items()
+    ]
     findings = [*content["findings"], *content["not_compared"]] or ["None."]
     protected = content["statement"] or ["Not repeated here."]
     parts = [
         Part("findings", "Findings", fill("list.html", lines=findings)),
         Part("statement", "What is and is not protected", fill("list.html", lines=protected)),
         Part("facts", "What was verified", fill("pairs.html", rows=rows)),
-        Part("hashes", "sha256 of the files", fill("pairs.html", rows=list(content["release_sha256"].items()))),
+        Part(
+            "hashes",
+            "sha256 of the files",
+            fill("pairs.html", rows=list(content["release_sha256"].items())),
+        ),
     ]
     lead = f"Recounted from the trips with flowveil {content['verified_with']}."
-    return page(title="Certificate of a verification", heading=verdict[content["holds"]], lead=lead, parts=parts)
+    return page(
+        title="Certificate of a verification",
+        heading=verdict[content["holds"]],
+        lead=lead,
+        parts=parts,
+    )

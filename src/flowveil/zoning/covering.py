@@ -1,7 +1,8 @@
 """Finds the boxes, or the cells of tree nodes, that contain points.
 
-Points are sorted along a space-filling curve into a tree of blocks with bounds, which all boxes descend together: pairs
-of a box and a block with disjoint bounds are dropped, the others are replaced by their parts. Memory is bounded.
+Points are sorted along a space-filling curve into a tree of blocks with bounds, which all boxes
+descend together: pairs of a box and a block with disjoint bounds are dropped, the others are
+replaced by their parts. Memory is bounded.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Places = NDArray[np.int64]
+from flowveil.core.arrays import Positions
 
 #: Points in a block, and blocks in a block of blocks.
 BLOCK = 16
@@ -20,8 +21,11 @@ BLOCK = 16
 PAIRS_AT_ONCE = 1 << 21
 
 
-def pairs_inside(point: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> Iterator[tuple[Places, Places]]:
-    """Yields the numbers of all points and of the boxes that contain them (low <= point < high), in batches.
+def pairs_inside(
+    point: NDArray[Any], low: NDArray[Any], high: NDArray[Any]
+) -> Iterator[tuple[Positions, Positions]]:
+    """Yields the numbers of all points and of the boxes that contain them (low <= point < high), in
+    batches.
 
     Arrays have one row per dimension and one column per point or box. Every pair is yielded once.
     """
@@ -33,7 +37,9 @@ def pairs_inside(point: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> 
     while bounds[-1][0].shape[1] > BLOCK:
         first = np.arange(0, bounds[-1][0].shape[1], BLOCK)
         least, most = bounds[-1]
-        bounds.append((np.minimum.reduceat(least, first, axis=1), np.maximum.reduceat(most, first, axis=1)))
+        bounds.append(
+            (np.minimum.reduceat(least, first, axis=1), np.maximum.reduceat(most, first, axis=1))
+        )
     n_top = bounds[-1][0].shape[1]
     box = np.repeat(np.arange(low.shape[1]), n_top)
     waiting = [(len(bounds) - 1, box, np.tile(np.arange(n_top), low.shape[1]))]
@@ -73,7 +79,10 @@ def _along_curve(point: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 class Ancestors:
-    """The ancestors of all nodes of a forest, which its parents give; -1 is the parent of a root."""
+    """The ancestors of all nodes of a forest, which its parents give.
+
+    -1 is the parent of a root.
+    """
 
     def __init__(self, parent: NDArray[Any]) -> None:
         chain = [np.arange(len(parent), dtype=np.int32)]
@@ -94,23 +103,29 @@ def containing_cells(
     points: Sequence[NDArray[Any]],
     *,
     overlap: Exception | None = None,
-) -> Places:
-    """Returns the cell that contains each point, -1 without one; of several the deepest, or ``overlap`` is raised.
+) -> Positions:
+    """Returns the cell that contains each point, -1 without one.
 
-    Arguments have an array for each tree: the parent of each node, and the node of each cell and of each point (-1
-    outside the tree). Makes one look-up for each combination of depths among the cells.
+    Of several the deepest, or ``overlap`` is raised.
+
+    Arguments have an array for each tree: the parent of each node, and the node of each cell and of
+    each point (-1 outside the tree). Makes one look-up for each combination of depths among the
+    cells.
     """
     found = np.full(len(points[0]), -1, dtype=np.int64)
     if len(cells[0]) == 0:
         return found
     trees = [Ancestors(parent) for parent in parents]
-    # Nodes are renumbered among those of cells, so that keys stay small; -1 for others, and for the last entry.
+    # Nodes are renumbered among those of cells, so that keys stay small; -1 for others, and for the
+    # last entry.
     numbers = [np.full(len(parent) + 1, -1, dtype=np.int64) for parent in parents]
     for number, node in zip(numbers, cells, strict=True):
         used = np.unique(node)
         number[used] = np.arange(len(used))
     shape = [int(number.max()) + 1 for number in numbers]
-    key = np.ravel_multi_index(tuple(number[node] for number, node in zip(numbers, cells, strict=True)), shape)
+    key = np.ravel_multi_index(
+        tuple(number[node] for number, node in zip(numbers, cells, strict=True)), shape
+    )
     order = np.argsort(key, kind="stable")
     key = key[order]
     left = np.flatnonzero(np.logical_and.reduce([node >= 0 for node in points]))
@@ -119,7 +134,10 @@ def containing_cells(
     for combination in np.unique(depths, axis=1).T[::-1]:
         ends = zip(trees, numbers, nodes, points, combination, strict=True)
         # Looked up for nodes first: there are fewer of them than points.
-        above = [number[tree.at_depth(every, depth)][node[left]] for tree, number, every, node, depth in ends]
+        above = [
+            number[tree.at_depth(every, depth)][node[left]]
+            for tree, number, every, node, depth in ends
+        ]
         wanted = np.ravel_multi_index(tuple(np.maximum(node, 0) for node in above), shape)
         at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
         hit = np.logical_and.reduce([key[at] == wanted, *(node >= 0 for node in above)])
@@ -131,12 +149,20 @@ def containing_cells(
 
 
 def cells_by_layer(
-    parents: Sequence[NDArray[Any]], cells: Sequence[NDArray[Any]], points: Sequence[NDArray[Any]], layer: NDArray[Any]
-) -> Places:
-    """Returns the cell of each point in the first layer that contains it, -1 without one; as `containing_cells`."""
+    parents: Sequence[NDArray[Any]],
+    cells: Sequence[NDArray[Any]],
+    points: Sequence[NDArray[Any]],
+    layer: NDArray[Any],
+) -> Positions:
+    """Returns the cell of each point in the first layer that contains it, -1 without one.
+
+    As `containing_cells`.
+    """
     cell = np.full(len(points[0]), -1, dtype=np.int64)
     for number in np.unique(layer).tolist():
         of_layer, left = np.flatnonzero(layer == number), np.flatnonzero(cell < 0)
-        found = containing_cells(parents, [node[of_layer] for node in cells], [node[left] for node in points])
+        found = containing_cells(
+            parents, [node[of_layer] for node in cells], [node[left] for node in points]
+        )
         cell[left] = np.where(found >= 0, of_layer[found], -1)
     return cell

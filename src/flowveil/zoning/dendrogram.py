@@ -1,8 +1,9 @@
 """A hierarchy for zone maps without one: Ward's dendrogram of the tiles' centres.
 
-As Matet et al. build the trees of taxi zones and base stations (L2 distance, Ward linkage). Ward's criterion is
-reducible: mutual nearest neighbours may be merged at any time without changing the result. So a nearest-neighbour chain
-finds all merges with only centroids and weights in memory, and one pass over the clusters per link.
+As Matet et al. build the trees of taxi zones and base stations (L2 distance, Ward linkage). Ward's
+criterion is reducible: mutual nearest neighbours may be merged at any time without changing the
+result. So a nearest-neighbour chain finds all merges with only centroids and weights in memory, and
+one pass over the clusters per link.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.hierarchy import Floats, Hierarchy
+from flowveil.core.arrays import Floats
+from flowveil.core.hierarchy import Hierarchy
 from flowveil.zoning.geometry import on_earth
 from flowveil.zoning.table import by_first
 
@@ -18,13 +20,14 @@ from flowveil.zoning.table import by_first
 def ward_hierarchy(codes: NDArray[np.str_], lat: Floats, lon: Floats) -> Hierarchy:
     """Returns the Ward dendrogram of tile centres as a hierarchy.
 
-    Distances are straight lines between points on the ellipsoid, in metres. They need no projection, have no seam at
-    180 degrees, and differ from surface distances by less than a thousandth over 900 km.
+    Distances are straight lines between points on the ellipsoid, in metres. They need no
+    projection, have no seam at 180 degrees, and differ from surface distances by less than a
+    thousandth over 900 km.
 
-    Tiles with the same centre become children of one node; every other inner node has two children. Inner nodes are
-    called ``c1``, ``c2``, ... in order of merging, cheapest first, padded with zeros; if a tile has such a name, ``c``
-    is doubled. The tree does not depend on the order of the tiles: ties are decided by code. Codes are distinct, and
-    centres valid (`refuse_places`).
+    Tiles with the same centre become children of one node; every other inner node has two children.
+    Inner nodes are called ``c1``, ``c2``, ... in order of merging, cheapest first, padded with
+    zeros; if a tile has such a name, ``c`` is doubled. The tree does not depend on the order of the
+    tiles: ties are decided by code. Codes are distinct, and centres valid (`refuse_places`).
     """
     order = np.argsort(codes, kind="stable")
     names = codes[order]
@@ -52,11 +55,12 @@ def ward_hierarchy(codes: NDArray[np.str_], lat: Floats, lon: Floats) -> Hierarc
 
 
 def ward_merges(points: Floats, weight: Floats) -> NDArray[np.int64]:
-    """Merges weighted points, one row of coordinates each, by Ward's criterion until one cluster is left.
+    """Merges weighted points, one row of coordinates each, by Ward's criterion until one cluster is
+    left.
 
-    Returns for merge i, in order of cost, the two clusters that become cluster ``n + i``; the points are clusters 0..n.
-    Cost is the growth of the sum of squared distances to the centroids. Among equally near neighbours, the cluster
-    whose first point has the smallest number is taken.
+    Returns for merge i, in order of cost, the two clusters that become cluster ``n + i``; the
+    points are clusters 0..n. Cost is the growth of the sum of squared distances to the centroids.
+    Among equally near neighbours, the cluster whose first point has the smallest number is taken.
     """
     n = len(points)
     centre = np.array(points, dtype=np.float64).T
@@ -101,7 +105,9 @@ def _cluster_codes(count: int, taken: NDArray[np.str_]) -> NDArray[np.str_]:
     width = len(str(count))
     letters = "c"
     while True:
-        codes = np.array([f"{letters}{i:0{width}d}" for i in range(1, count + 1)], dtype=np.str_).reshape(count)
+        codes = np.array(
+            [f"{letters}{i:0{width}d}" for i in range(1, count + 1)], dtype=np.str_
+        ).reshape(count)
         if not np.isin(codes, taken).any():
             return codes
         letters += "c"

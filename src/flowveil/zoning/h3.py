@@ -1,8 +1,9 @@
 """The H3 hierarchy, built with bit operations on the 64-bit cells.
 
-A cell holds its base cell and one base-7 digit for each resolution, most significant first; digits below the resolution
-are 7. So the integer order of the cells of one resolution is depth-first order, and a parent is a mask: the whole tree
-is built in a few passes over whole arrays, one for each resolution.
+A cell holds its base cell and one base-7 digit for each resolution, most significant first; digits
+below the resolution are 7. So the integer order of the cells of one resolution is depth-first
+order, and a parent is a mask: the whole tree is built in a few passes over whole arrays, one for
+each resolution.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import h3.api.basic_int as h3_int
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError
-from flowveil.hierarchy import H3_PART_SHIFT, H3_PARTS, OUTSIDE_CELL, Floats, Hierarchy, Ints
+from flowveil.core.arrays import Cells64, Floats, Ints
+from flowveil.core.errors import DataError
+from flowveil.core.hierarchy import H3_PART_SHIFT, H3_PARTS, OUTSIDE_CELL, Hierarchy
 from flowveil.zoning.outside import with_outside
 
 MAX_RESOLUTION = 15
@@ -24,7 +26,9 @@ _RESOLUTION_SHIFT = np.uint64(52)
 _RESOLUTION_MASK = np.uint64(0xF) << _RESOLUTION_SHIFT
 _BASE_CELL_SHIFT = np.uint64(45)
 _ALL_DIGITS = (np.uint64(1) << _BASE_CELL_SHIFT) - np.uint64(1)
-PENTAGON_BASE_CELLS = np.array(sorted({h3_int.get_base_cell_number(c) for c in h3_int.get_pentagons(0)}))
+PENTAGON_BASE_CELLS = np.array(
+    sorted({h3_int.get_base_cell_number(c) for c in h3_int.get_pentagons(0)})
+)
 #: Code of the root above several base cells: no cell has it.
 VIRTUAL_ROOT_CODE = 0
 
@@ -32,8 +36,6 @@ VIRTUAL_ROOT_CODE = 0
 _PART_SHIFT = np.uint64(H3_PART_SHIFT)
 PART_BITS = np.uint64(7) << _PART_SHIFT
 _PART_CHILDREN = np.array([max(0, len(suffix) - 1) for suffix in H3_PARTS])
-
-Cells64 = NDArray[np.uint64]
 
 
 def is_h3(tree: Hierarchy) -> bool:
@@ -55,8 +57,8 @@ def parent_of(cells: Cells64, resolution: int) -> Cells64:
 def n_descendants(codes: Cells64, resolution: int) -> NDArray[np.int64]:
     """Returns the number of cells of a resolution in each cell or part, with or without trips.
 
-    A pentagon has one child that is a pentagon and five that are hexagons. A virtual root counts all cells on earth,
-    because only the data decide which base cells are below it.
+    A pentagon has one child that is a pentagon and five that are hexagons. A virtual root counts
+    all cells on earth, because only the data decide which base cells are below it.
     """
     cells, part = codes & ~PART_BITS, ((codes & PART_BITS) >> _PART_SHIFT).astype(np.int64)
     hexagon = 7 ** np.maximum(resolution - resolution_of(cells), 0)
@@ -70,9 +72,13 @@ def n_descendants(codes: Cells64, resolution: int) -> NDArray[np.int64]:
 
 def is_pentagon(cells: Cells64) -> NDArray[np.bool_]:
     """Returns which cells are pentagons: those in the centre of a base cell that is one."""
-    unused = (np.uint64(1) << (3 * (MAX_RESOLUTION - resolution_of(cells))).astype(np.uint64)) - np.uint64(1)
+    unused = (
+        np.uint64(1) << (3 * (MAX_RESOLUTION - resolution_of(cells))).astype(np.uint64)
+    ) - np.uint64(1)
     base = (cells >> _BASE_CELL_SHIFT & np.uint64(0x7F)).astype(np.int64)
-    pentagon: NDArray[np.bool_] = np.isin(base, PENTAGON_BASE_CELLS) & (cells & _ALL_DIGITS == unused)
+    pentagon: NDArray[np.bool_] = np.isin(base, PENTAGON_BASE_CELLS) & (
+        cells & _ALL_DIGITS == unused
+    )
     return pentagon
 
 
@@ -83,11 +89,13 @@ def is_cell(cells: Cells64) -> NDArray[np.bool_]:
 
 
 def h3_hierarchy(tiles: Cells64, *, to_the_top: bool = False) -> Hierarchy:
-    """Returns the smallest H3 tree that holds these tiles: distinct cells of one resolution, in increasing order.
+    """Returns the smallest H3 tree that holds these tiles.
 
-    The root is the smallest cell that holds all tiles, or a virtual root above several base cells. Every resolution in
-    between is there, also where a cell has a single child. If the last tile is `OUTSIDE_CELL`, or with ``to_the_top``,
-    the tree reaches up to a virtual root.
+    Distinct cells of one resolution, in increasing order.
+
+    The root is the smallest cell that holds all tiles, or a virtual root above several base cells.
+    Every resolution in between is there, also where a cell has a single child. If the last tile is
+    `OUTSIDE_CELL`, or with ``to_the_top``, the tree reaches up to a virtual root.
     """
     tiles = np.asarray(tiles, dtype=np.uint64)
     if len(tiles) == 0:
@@ -116,7 +124,9 @@ def h3_hierarchy(tiles: Cells64, *, to_the_top: bool = False) -> Hierarchy:
         for nodes, head, below in zip(by_level, heads, heads[1:], strict=False)
     ]
     parent = np.concatenate(([-1], *above))[order]
-    code = np.concatenate([cells[head] for cells, head in zip(ancestors, heads, strict=True)])[order]
+    code = np.concatenate([cells[head] for cells, head in zip(ancestors, heads, strict=True)])[
+        order
+    ]
     tree = Hierarchy(parent=parent.astype(np.int32), code=code, base_level=root, kind="h3")
     return replace(tree, geography=H3Geography.from_tree(tree))
 
@@ -138,7 +148,10 @@ _LEAST_DIRECTION = 1e-3
 
 
 def _center(cells: list[int]) -> tuple[float, float]:
-    """Returns latitude and longitude of the mean direction of cells; 0, 0 if they lie all around the globe."""
+    """Returns latitude and longitude of the mean direction of cells.
+
+    0, 0 if they lie all around the globe.
+    """
     points = [h3_int.cell_to_latlng(cell) for cell in cells]
     if len(points) < 2:
         return points[0] if points else (np.nan, np.nan)
@@ -151,7 +164,10 @@ def _center(cells: list[int]) -> tuple[float, float]:
 
 @dataclass(frozen=True, eq=False)
 class H3Geography:
-    """Places of H3 cells and parts; a part consists of its children, a virtual root of ``base``, `outside` of none."""
+    """Places of H3 cells and parts.
+
+    A part consists of its children, a virtual root of ``base``, `outside` of none.
+    """
 
     code: Cells64
     base: tuple[int, ...] = ()
@@ -162,7 +178,10 @@ class H3Geography:
         return cls(tree.code, tuple(tree.code[tree.parent == 0].tolist()))
 
     def centers(self, nodes: Ints) -> tuple[Floats, Floats]:
-        """Returns latitude and longitude of each node's centre, in degrees: the mean direction of its cells."""
+        """Returns latitude and longitude of each node's centre, in degrees.
+
+        The mean direction of its cells.
+        """
         # Nodes repeat: once per flow.
         used, at = np.unique(self.code[nodes], return_inverse=True)
         points = np.array([_center(self._cells(code)) for code in used.tolist()], dtype=np.float64)
@@ -172,7 +191,10 @@ class H3Geography:
     def areas_km2(self, nodes: Ints) -> Floats:
         """Returns the area of each node in square kilometres: the sum over its cells."""
         codes = self.code[nodes].tolist()
-        return np.array([sum(h3_int.cell_area(c, "km^2") for c in self._cells(code)) for code in codes], np.float64)
+        return np.array(
+            [sum(h3_int.cell_area(c, "km^2") for c in self._cells(code)) for code in codes],
+            np.float64,
+        )
 
     def polygons(self, nodes: Ints) -> NDArray[np.object_]:
         """Returns the outline of each node; split where it crosses the 180th meridian."""
@@ -198,7 +220,10 @@ class H3Geography:
 
 @dataclass(frozen=True, eq=False)
 class H3Zones:
-    """Distinct cells in increasing order as zones, independent of data; `size` counts tiles of a resolution."""
+    """Distinct cells in increasing order as zones, independent of data.
+
+    `size` counts tiles of a resolution.
+    """
 
     cells: Cells64
     tile_resolution: int
@@ -218,7 +243,9 @@ class H3Zones:
 
     def codes(self, zones: Ints) -> NDArray[np.str_]:
         """Cells in hexadecimal."""
-        return np.array([format(c, "x") for c in self.cells[zones].tolist()], dtype=np.str_).reshape(len(zones))
+        return np.array(
+            [format(c, "x") for c in self.cells[zones].tolist()], dtype=np.str_
+        ).reshape(len(zones))
 
     def centers(self, zones: Ints) -> tuple[Floats, Floats]:
         """Returns latitude and longitude of the centres."""

@@ -1,9 +1,11 @@
-"""Trees refined into halves: parts between a zone and its children, for H3 and for maps (docs/zones.md).
+"""Trees refined into halves: parts between a zone and its children, for H3 and for maps
+(docs/zones.md).
 
-H3 cells divide by child digits {0,4,6,2} and {3,1,5}; then {0,4}, {6,2} and {3,1}, {5}; then single children. So every
-part is contiguous. Children of a user's zone are ordered along the longer side of their extent and cut in the middle,
-until single ones are left; the first half is larger by one if their number is odd. Points are integer ten-millionths of
-a degree, so that rounding cannot change the parts. Guaranteed: the division does not depend on the trips.
+H3 cells divide by child digits {0,4,6,2} and {3,1,5}; then {0,4}, {6,2} and {3,1}, {5}; then single
+children. So every part is contiguous. Children of a user's zone are ordered along the longer side
+of their extent and cut in the middle, until single ones are left; the first half is larger by one
+if their number is odd. Points are integer ten-millionths of a degree, so that rounding cannot
+change the parts. Guaranteed: the division does not depend on the trips.
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ import h3.api.basic_int as h3_int
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.hierarchy import H3_PART_SHIFT, Hierarchy
+from flowveil.core.arrays import Cells64, Numbers
+from flowveil.core.hierarchy import H3_PART_SHIFT, Hierarchy
 from flowveil.zoning.geometry import ZoneGeography
 from flowveil.zoning.h3 import (
     MAX_RESOLUTION,
     PART_BITS,
-    Cells64,
     H3Geography,
     children_in,
     is_pentagon,
@@ -32,18 +34,20 @@ from flowveil.zoning.outside import has_outside, inside_of, with_outside
 from flowveil.zoning.table import positions, without_chain_above
 
 _SHIFT = np.uint64(H3_PART_SHIFT)
-#: Numbers of the larger and smaller part with the child of each digit; 0 for no smaller part. In a pentagon the second
-#: large part is that of 3 and 5, directly above the children.
+#: Numbers of the larger and smaller part with the child of each digit; 0 for no smaller part. In a
+#: pentagon the second large part is that of 3 and 5, directly above the children.
 _LARGE = np.array([1, 2, 1, 2, 1, 2, 1])
 _SMALL = np.array([3, 5, 4, 5, 3, 0, 4])
 _ODD, _ODD_OF_PENTAGON = 2, 6
 
 
 def halved_h3(tree: Hierarchy, *, to_the_top: bool = False) -> Hierarchy:
-    """Returns an H3 tree with parts between cells and their children: kind ``halves``, tiles in another order.
+    """Returns an H3 tree with parts between cells and their children.
 
-    Its root is the smallest cell or part that contains all tiles, unless it reaches to the top. The level of a part is
-    the resolution of its cell. The children of a virtual root stay base cells.
+    Kind ``halves``, tiles in another order.
+
+    Its root is the smallest cell or part that contains all tiles, unless it reaches to the top. The
+    level of a part is the resolution of its cell. The children of a virtual root stay base cells.
     """
     if has_outside(tree):
         return with_outside(halved_h3(inside_of(tree), to_the_top=True))
@@ -53,7 +57,9 @@ def halved_h3(tree: Hierarchy, *, to_the_top: bool = False) -> Hierarchy:
     large, small = _parts_of_children(above, cell[inner])
     part_codes, parents = _parts(above, large, small)
     code = np.concatenate((cell, part_codes))
-    parent_code = np.concatenate((np.where(tree.parent < 0, 0, cell[np.maximum(tree.parent, 0)]), parents))
+    parent_code = np.concatenate(
+        (np.where(tree.parent < 0, 0, cell[np.maximum(tree.parent, 0)]), parents)
+    )
     parent_code[inner] = np.where(small > 0, _part(above, small), _part(above, large))
     parent = positions(code, parent_code)
     parent[0] = -1
@@ -61,11 +67,18 @@ def halved_h3(tree: Hierarchy, *, to_the_top: bool = False) -> Hierarchy:
     built = built if to_the_top else without_chain_above(built)
     codes = built.code
     level = np.where(codes == 0, -1, resolution_of(codes)).astype(np.int32)
-    return replace(built, base_level=int(level[0]), geography=H3Geography.from_tree(built), levels=level)
+    return replace(
+        built, base_level=int(level[0]), geography=H3Geography.from_tree(built), levels=level
+    )
 
 
-def _parts_of_children(above: Cells64, child: Cells64) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns the numbers of the larger and the smaller part of each child; 0 for no smaller part."""
+def _parts_of_children(
+    above: Cells64, child: Cells64
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Returns the numbers of the larger and the smaller part of each child.
+
+    0 for no smaller part.
+    """
     place = (3 * (MAX_RESOLUTION - resolution_of(child))).astype(np.uint64)
     digit = (child >> place & np.uint64(7)).astype(np.int64)
     large, small = _LARGE[digit], _SMALL[digit]
@@ -77,7 +90,9 @@ def _part(cell: Cells64, number: NDArray[np.int64]) -> Cells64:
     return cell | number.astype(np.uint64) << _SHIFT
 
 
-def _parts(above: Cells64, large: NDArray[np.int64], small: NDArray[np.int64]) -> tuple[Cells64, Cells64]:
+def _parts(
+    above: Cells64, large: NDArray[np.int64], small: NDArray[np.int64]
+) -> tuple[Cells64, Cells64]:
     """Returns the distinct parts with children, and the code of each one's parent."""
     halves = np.unique(_part(above, large))
     has_quarter = small > 0
@@ -87,7 +102,9 @@ def _parts(above: Cells64, large: NDArray[np.int64], small: NDArray[np.int64]) -
 
 
 def enclosing_parts(code: int) -> list[int]:
-    """Returns a cell or part and every part and cell that contains it, up to the base cell, nearest first."""
+    """Returns a cell or part and every part and cell that contains it, up to the base cell, nearest
+    first.
+    """
     number = code >> H3_PART_SHIFT & 7
     cell = code ^ number << H3_PART_SHIFT
     if number:
@@ -99,7 +116,10 @@ def enclosing_parts(code: int) -> list[int]:
 
 @lru_cache(maxsize=1 << 17)
 def _parts_above(cell: int) -> tuple[int, ...]:
-    """Returns the parts and cells around a cell, itself not included; neighbours share most of them."""
+    """Returns the parts and cells around a cell, itself not included.
+
+    Neighbours share most of them.
+    """
     resolution = h3_int.get_resolution(cell)
     if resolution == 0:
         return ()
@@ -110,21 +130,21 @@ def _parts_above(cell: int) -> tuple[int, ...]:
     return (*parts, above, *_parts_above(above))
 
 
-# ---- maps --------------------------------------------------------------------------------------------------------
+# ---- maps ----------------------------------------------------------------------------------------
 
 #: Separates the code of a zone from the number of a half.
 MARK = "~"
 _UNITS = 10_000_000
 _CIRCLE = 360 * _UNITS
 
-Whole = NDArray[np.int64]
-
 
 def halved_map(tree: Hierarchy) -> Hierarchy:
-    """Returns a whole map with parts between zones and their children: same kind, tiles possibly in another order.
+    """Returns a whole map with parts between zones and their children.
 
-    The map has a geography, and no `MARK` in its codes. Parts are called ``CODE~1``, ``CODE~2``, ``CODE~1~1``; their
-    level is that of the zone.
+    Same kind, tiles possibly in another order.
+
+    The map has a geography, and no `MARK` in its codes. Parts are called ``CODE~1``, ``CODE~2``,
+    ``CODE~1~1``; their level is that of the zone.
     """
     if has_outside(tree):
         return with_outside(halved_map(inside_of(tree)))
@@ -136,7 +156,9 @@ def halved_map(tree: Hierarchy) -> Hierarchy:
     lat, lon = _points(tree, where)
     children = np.argsort(tree.parent, kind="stable")
     start = np.searchsorted(tree.parent[children], np.arange(tree.n_nodes + 1))
-    waiting = [(v, children[start[v] : start[v + 1]]) for v in np.flatnonzero(tree.n_children > 2).tolist()]
+    waiting = [
+        (v, children[start[v] : start[v + 1]]) for v in np.flatnonzero(tree.n_children > 2).tolist()
+    ]
     while waiting:
         above, zones = waiting.pop()
         for number, half in enumerate(_halves(zones, lat, lon, code), start=1):
@@ -155,11 +177,17 @@ def halved_map(tree: Hierarchy) -> Hierarchy:
     tile_at[node[tree.leaf_node]] = np.arange(tree.n_tiles)
     places = where.places.take(tile_at[built.leaf_node])
     geography = ZoneGeography(places, built.leaf_start, built.leaf_stop)
-    return named_like(replace(built, base_level=int(levels[0]), geography=geography, levels=levels), tree)
+    return named_like(
+        replace(built, base_level=int(levels[0]), geography=geography, levels=levels), tree
+    )
 
 
-def _points(tree: Hierarchy, where: ZoneGeography) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Returns mean latitude and longitude of each node's tiles, longitudes relative to the tile with the first code."""
+def _points(
+    tree: Hierarchy, where: ZoneGeography
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns mean latitude and longitude of each node's tiles, longitudes relative to the tile
+    with the first code.
+    """
     at = where.start[tree.leaf_node]
     lat = np.rint(where.places.lat[at] * _UNITS).astype(np.int64)
     lon = np.rint(where.places.lon[at] * _UNITS).astype(np.int64)
@@ -169,7 +197,9 @@ def _points(tree: Hierarchy, where: ZoneGeography) -> tuple[NDArray[np.float64],
     return tree.sum_over(lat) / size, tree.sum_over(lon) / size
 
 
-def _halves(zones: Whole, lat: NDArray[np.float64], lon: NDArray[np.float64], code: list[str]) -> tuple[Whole, Whole]:
+def _halves(
+    zones: Numbers, lat: NDArray[np.float64], lon: NDArray[np.float64], code: list[str]
+) -> tuple[Numbers, Numbers]:
     """Returns two halves of the zones, along the longer side of the extent of their points."""
     y, x = lat[zones], lon[zones]
     south, north = float(y.min()), float(y.max())

@@ -1,6 +1,8 @@
-"""Limits for maps from unknown sources: what is refused before a library spends memory or time on it.
+"""Limits for maps from unknown sources: what is refused before a library spends memory or time on
+it.
 
-Each limit is far above what maps of zones need. Together they keep the reading of a hostile file below 1 GB and 10 s.
+Each limit is far above what maps of zones need. Together they keep the reading of a hostile file
+below 1 GB and 10 s.
 """
 
 from __future__ import annotations
@@ -17,38 +19,56 @@ import pyarrow as pa
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError
+from flowveil.core.errors import DataError
 
 #: Upper bounds for the columns of a map, its rows, and the bytes of its content.
 MOST_COLUMNS, MOST_ROWS, MOST_BYTES = 1_000, 2_000_000, 256 << 20
 #: Upper bounds for the corners of all outlines together, and of one.
 MOST_CORNERS, MOST_CORNERS_OF_ONE = 10_000_000, 1_000_000
-#: Upper bounds for the self-crossings of one outline, and for the sum of their squares over a map: repairing an outline
-#: takes time that grows with the square.
+#: Upper bounds for the self-crossings of one outline, and for the sum of their squares over a map:
+#: repairing an outline takes time that grows with the square.
 MOST_CROSSINGS, _MOST_SQUARED = 1_000, 3 * 1_000**2
-#: Outlines with more corners are checked before their validity is, which may take time quadratic in the corners.
+#: Outlines with more corners are checked before their validity is, which may take time quadratic in
+#: the corners.
 _MANY_CORNERS = 2_000
 #: Upper bound for pairs of edges with intersecting boxes, over all outlines that are checked.
 _MOST_PAIRS = 20_000_000
 #: Edges in one query.
 _BATCH = 128
-#: Geometry types of WKB that may be parsed. Collections are not: nested deeply, they exhaust the stack of GEOS.
+#: Geometry types of WKB that may be parsed. Collections are not: nested deeply, they exhaust the
+#: stack of GEOS.
 _WKB_TYPES = frozenset(range(1, 7))
 #: Statements of a GeoPackage that execute nothing when its tables are read.
 _HARMLESS = re.compile(
-    r"CREATE\s+(TABLE\b|(UNIQUE\s+)?INDEX\b|TRIGGER\b|VIRTUAL\s+TABLE\b.*\bUSING\s+rtree\b)", re.IGNORECASE | re.DOTALL
+    r"CREATE\s+(TABLE\b|(UNIQUE\s+)?INDEX\b|TRIGGER\b|VIRTUAL\s+TABLE\b.*\bUSING\s+rtree\b)",
+    re.IGNORECASE | re.DOTALL,
 )
 #: Seconds for the queries that measure a GeoPackage.
 _SQL_SECONDS = 5.0
 #: Files of a zipped map that are read; other files may be in the archive, but no other maps.
 _SHAPEFILE = ".shp"
-_OTHER_MAPS = (".gpkg", ".sqlite", ".db", ".geojson", ".json", ".fgb", ".zip", ".vrt", ".gml", ".kml")
+_OTHER_MAPS = (
+    ".gpkg",
+    ".sqlite",
+    ".db",
+    ".geojson",
+    ".json",
+    ".fgb",
+    ".zip",
+    ".vrt",
+    ".gml",
+    ".kml",
+)
 
 
 def check_geopackage(path: Path, label: str) -> None:
-    """Raises DataError for a GeoPackage that is too large, or whose views or generated columns run its author's SQL."""
+    """Raises DataError for a GeoPackage that is too large, or whose views or generated columns run
+    its author's SQL.
+    """
     try:
-        with sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True) as database:
+        with sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True
+        ) as database:
             database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
             stop = time.monotonic() + _SQL_SECONDS
             database.set_progress_handler(lambda: time.monotonic() > stop, 100_000)
@@ -57,13 +77,16 @@ def check_geopackage(path: Path, label: str) -> None:
         raise too_large(label) from None
     except sqlite3.Error as problem:
         if "interrupt" in str(problem):
-            raise DataError(f"{label} takes too long to read: it has too many tables or values.") from None
+            raise DataError(
+                f"{label} takes too long to read: it has too many tables or values."
+            ) from None
         raise damaged(label) from None
 
 
 def _check_content(database: sqlite3.Connection, label: str) -> None:
     runs_code = (
-        ", which run code of the file. They are not read. Hint: save the layer as a plain table in a new GeoPackage."
+        ", which run code of the file. They are not read. Hint: save the layer as a plain table in"
+        " a new GeoPackage."
     )
     for (statement,) in database.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"):
         # The statement decides, not the column `type`, which a file can set to anything.
@@ -93,7 +116,10 @@ def _quoted(name: str) -> str:
 
 
 def shapefile_in_zip(path: Path, label: str) -> str:
-    """Returns the name of the only shapefile in an archive; raises DataError for other archives, and for large ones."""
+    """Returns the name of the only shapefile in an archive.
+
+    Raises DataError for other archives, and for large ones.
+    """
     try:
         with zipfile.ZipFile(path) as packed:
             entries = packed.infolist()
@@ -101,8 +127,9 @@ def shapefile_in_zip(path: Path, label: str) -> str:
             others = [entry for entry in entries if entry.filename.casefold().endswith(_OTHER_MAPS)]
             if len(found) != 1 or others:
                 raise DataError(
-                    f"{label} must hold one shapefile and no other map; found {len(found)} shapefiles and "
-                    f"{len(others)} other maps. Hint: unpack it, and give the map itself."
+                    f"{label} must hold one shapefile and no other map; found {len(found)}"
+                    f" shapefiles and {len(others)} other maps. Hint: unpack it, and give the map"
+                    " itself."
                 )
             if sum(entry.file_size for entry in entries) > MOST_BYTES:
                 raise too_large(label)
@@ -122,11 +149,17 @@ def check_shape(rows: int, columns: int, label: str) -> None:
             "Hint: keep the columns with codes, names, parents and places."
         )
     if rows > MOST_ROWS:
-        raise DataError(f"{label} has {rows:,} rows; a map may have {MOST_ROWS:,}. Hint: keep the zones of your area.")
+        raise DataError(
+            f"{label} has {rows:,} rows; a map may have {MOST_ROWS:,}. Hint: keep the zones of your"
+            " area."
+        )
 
 
 def damaged(label: str) -> DataError:
-    """Returns the error for a file that cannot be read; the messages of libraries may quote its content."""
+    """Returns the error for a file that cannot be read.
+
+    The messages of libraries may quote its content.
+    """
     return DataError(f"{label} cannot be read: it is damaged, or not what its name says.")
 
 
@@ -159,8 +192,9 @@ def check_outlines(outlines: NDArray[np.object_], label: str) -> None:
     corners = shapely.get_num_coordinates(outlines)
     if int(corners.sum()) > MOST_CORNERS or int(corners.max(initial=0)) > MOST_CORNERS_OF_ONE:
         raise DataError(
-            f"{label} has outlines of {int(corners.sum()):,} corners, up to {int(corners.max()):,} in one; allowed are "
-            f"{MOST_CORNERS:,}, and {MOST_CORNERS_OF_ONE:,} in one. Hint: simplify the outlines."
+            f"{label} has outlines of {int(corners.sum()):,} corners, up to {int(corners.max()):,}"
+            f" in one; allowed are {MOST_CORNERS:,}, and {MOST_CORNERS_OF_ONE:,} in one. Hint:"
+            " simplify the outlines."
         )
     pairs = 0
     for i in np.flatnonzero(corners > _MANY_CORNERS).tolist():
@@ -173,8 +207,13 @@ def check_outlines(outlines: NDArray[np.object_], label: str) -> None:
 
 
 def _pairs_of_edges(outline: Any, predicate: str | None, most: int, label: str) -> int:
-    """Returns the number of ordered pairs of edges that meet a predicate, by default of boxes; refuses too many."""
-    points, ring = shapely.get_coordinates(shapely.get_rings(shapely.get_parts(outline)), return_index=True)
+    """Returns the number of ordered pairs of edges that meet a predicate, by default of boxes.
+
+    Refuses too many.
+    """
+    points, ring = shapely.get_coordinates(
+        shapely.get_rings(shapely.get_parts(outline)), return_index=True
+    )
     same = ring[1:] == ring[:-1]
     edges = shapely.linestrings(np.stack((points[:-1][same], points[1:][same]), axis=1))
     tree, found = shapely.STRtree(edges), 0
@@ -187,6 +226,6 @@ def _pairs_of_edges(outline: Any, predicate: str | None, most: int, label: str) 
 
 def _tangled(label: str) -> DataError:
     return DataError(
-        f"{label} has outlines that cross themselves more than {MOST_CROSSINGS:,} times, or are too tangled to check. "
-        "Hint: repair them first, for example with 'Fix geometries' in QGIS."
+        f"{label} has outlines that cross themselves more than {MOST_CROSSINGS:,} times, or are too"
+        " tangled to check. Hint: repair them first, for example with 'Fix geometries' in QGIS."
     )

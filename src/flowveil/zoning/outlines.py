@@ -1,7 +1,9 @@
-"""Outlines of H3 zones that fit together: each is the union of its cells at one resolution, the finest of a release.
+"""Outlines of H3 zones that fit together: each is the union of its cells at one resolution, the
+finest of a release.
 
-Neighbours share corners to the last digit (docs/decisions/0027-outlines-fit-together.md). Only the rim is computed:
-descendants with a neighbour outside. Edges that two of a zone's cells share cancel, the others are linked into rings.
+Neighbours share corners to the last digit (docs/decisions/0027-outlines-fit-together.md). Only the
+rim is computed: descendants with a neighbour outside. Edges that two of a zone's cells share
+cancel, the others are linked into rings.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.hierarchy import Floats
+from flowveil.core.arrays import Floats, Numbers
 
 #: Decimals of a coordinate in degrees: about a centimetre.
 DECIMALS = 7
@@ -27,7 +29,6 @@ _RADIUS_KM = 6371.007180918475
 #: Fewer cells have no hole between them, and do not go around the globe.
 _CELLS_AROUND_A_HOLE = 6
 
-Numbers = NDArray[np.int64]
 #: The finest resolution of H3; not imported, because `flowveil.zoning.h3` uses this module.
 _FINEST = 15
 
@@ -35,21 +36,32 @@ _FINEST = 15
 def dissolved(
     zones: Sequence[Sequence[int]], finest: int, *, decimals: int = DECIMALS
 ) -> tuple[NDArray[np.object_], Floats]:
-    """Returns the outline of each zone, the union of its cells at resolution ``finest``, and its area in km².
+    """Returns the outline of each zone, the union of its cells at resolution ``finest``, and its
+    area in km².
 
-    Outlines are polygons (longitude, latitude), rounded, split at the 180th meridian and closed along a pole; areas are
-    of the rounded outlines, on the sphere. No cell is finer than ``finest``. Outlines depend on all zones given
-    together: what is to fit together is drawn in one call.
+    Outlines are polygons (longitude, latitude), rounded, split at the 180th meridian and closed
+    along a pole; areas are of the rounded outlines, on the sphere. No cell is finer than
+    ``finest``. Outlines depend on all zones given together: what is to fit together is drawn in one
+    call.
     """
-    pieces = [[[c] for c in cells] if len(cells) >= _CELLS_AROUND_A_HOLE else [cells] for cells in zones]
-    shapes, areas = _without_holes([piece for of_zone in pieces for piece in of_zone], finest, decimals)
+    pieces = [
+        [[c] for c in cells] if len(cells) >= _CELLS_AROUND_A_HOLE else [cells] for cells in zones
+    ]
+    shapes, areas = _without_holes(
+        [piece for of_zone in pieces for piece in of_zone], finest, decimals
+    )
     first = np.cumsum([0, *map(len, pieces)])
     outlines = np.empty(len(zones), dtype=object)
-    outlines[:] = [shapes[a] if b - a == 1 else shapely.union_all(shapes[a:b]) for a, b in pairwise(first.tolist())]
+    outlines[:] = [
+        shapes[a] if b - a == 1 else shapely.union_all(shapes[a:b])
+        for a, b in pairwise(first.tolist())
+    ]
     return outlines, np.add.reduceat(areas, first[:-1]) if len(zones) else np.zeros(0)
 
 
-def _without_holes(zones: Sequence[Sequence[int]], finest: int, decimals: int) -> tuple[NDArray[np.object_], Floats]:
+def _without_holes(
+    zones: Sequence[Sequence[int]], finest: int, decimals: int
+) -> tuple[NDArray[np.object_], Floats]:
     outlines, areas = np.empty(len(zones), dtype=object), np.zeros(len(zones))
     if not zones:
         return outlines, areas
@@ -67,8 +79,13 @@ def _without_holes(zones: Sequence[Sequence[int]], finest: int, decimals: int) -
     return outlines, areas
 
 
-def _edges(zones: Sequence[Sequence[int]], finest: int) -> tuple[tuple[Numbers, Numbers, Numbers], Floats]:
-    """The edges of each zone's rim that only one of its cells has: the zone, and the numbers of their corners."""
+def _edges(
+    zones: Sequence[Sequence[int]], finest: int
+) -> tuple[tuple[Numbers, Numbers, Numbers], Floats]:
+    """The edges of each zone's rim that only one of its cells has.
+
+    The zone, and the numbers of their corners.
+    """
     rims = [np.concatenate([_rim(cell, finest) for cell in cells]) for cells in zones]
     cells, cell_of = np.unique(np.concatenate(rims), return_inverse=True)
     bounds = [h3_int.cell_to_boundary(cell) for cell in cells.tolist()]
@@ -97,7 +114,9 @@ def _edges(zones: Sequence[Sequence[int]], finest: int) -> tuple[tuple[Numbers, 
 
 
 def _corners(points: Floats) -> tuple[Numbers, Floats]:
-    """Numbers the points so that those within a tenth of a millimetre have one number, and one place."""
+    """Numbers the points so that those within a tenth of a millimetre have one number, and one
+    place.
+    """
     points = points + np.where(points < [-180 + _SAME_CORNER, -90], 360, 0)
     classes = []
     for axis in points.T:
@@ -113,7 +132,10 @@ def _corners(points: Floats) -> tuple[Numbers, Floats]:
 
 
 def _rings(zone: Numbers, start: Numbers, stop: Numbers) -> list[tuple[int, Numbers]]:
-    """The first edge and the corners of each ring, which begins at its smallest corner; edges come sorted by start."""
+    """The first edge and the corners of each ring, which begins at its smallest corner.
+
+    Edges come sorted by start.
+    """
     wide = int(start.max(initial=0)) + 1
     following = np.searchsorted(zone * wide + start, zone * wide + stop).tolist()
     seen = bytearray(len(following))
@@ -130,7 +152,7 @@ def _rings(zone: Numbers, start: Numbers, stop: Numbers) -> list[tuple[int, Numb
     return rings
 
 
-# ---- the rim -----------------------------------------------------------------------------------------------------
+# ---- the rim -------------------------------------------------------------------------------------
 
 
 def _rim(cell: int, finest: int) -> NDArray[np.uint64]:
@@ -145,7 +167,10 @@ def _rim(cell: int, finest: int) -> NDArray[np.uint64]:
 
 @lru_cache(maxsize=256)
 def _digits_on_rim(own: int, finest: int) -> NDArray[np.uint64]:
-    """The digits below a hexagon's own of the descendants on its rim: the same for every hexagon of a resolution."""
+    """The digits below a hexagon's own of the descendants on its rim.
+
+    The same for every hexagon of a resolution.
+    """
     # No pentagon is near at any resolution.
     hexagon = h3_int.latlng_to_cell(48.0, 10.0, own)
     below = (1 << 3 * (_FINEST - own)) - 1
@@ -153,19 +178,28 @@ def _digits_on_rim(own: int, finest: int) -> NDArray[np.uint64]:
 
 
 def _search_rim(cell: int, finest: int) -> list[int]:
-    """Descends level by level: neighbours of a cell's children are in that cell or its neighbours."""
+    """Descends level by level: neighbours of a cell's children are in that cell or its
+    neighbours.
+    """
     own, rim = h3_int.get_resolution(cell), [cell]
     for level in range(own + 1, finest + 1):
         children = [child for above in rim for child in h3_int.cell_to_children(above, level)]
-        rim = [c for c in children if any(h3_int.cell_to_parent(n, own) != cell for n in h3_int.grid_disk(c, 1))]
+        rim = [
+            c
+            for c in children
+            if any(h3_int.cell_to_parent(n, own) != cell for n in h3_int.grid_disk(c, 1))
+        ]
     return rim
 
 
-# ---- rings on the globe ------------------------------------------------------------------------------------------
+# ---- rings on the globe --------------------------------------------------------------------------
 
 
 def _unwrapped(ring: Floats) -> Floats:
-    """A closed ring whose longitudes go on beyond 180 degrees instead of jumping; around a pole, from nearest to it."""
+    """A closed ring whose longitudes go on beyond 180 degrees instead of jumping.
+
+    Around a pole, from nearest to it.
+    """
     closed = np.concatenate((ring, ring[:1]))
     if np.abs(np.diff(closed[:, 0])).max() <= 180:
         return closed
@@ -189,7 +223,9 @@ def _is_outer(ring: Floats) -> bool:
 
 
 def _area_km2(ring: Floats) -> float:
-    """Returns the area inside a closed ring: the sum of what lies between each great circle and the equator."""
+    """Returns the area inside a closed ring: the sum of what lies between each great circle and the
+    equator.
+    """
     lon, half = np.radians(ring[:, 0]), np.tan(np.radians(ring[:, 1]) / 2)
     # The tangent of half of the area between an arc and the equator.
     tangent = np.tan(np.diff(lon) / 2) * (half[:-1] + half[1:]) / (1 + half[:-1] * half[1:])
@@ -198,13 +234,19 @@ def _area_km2(ring: Floats) -> float:
 
 
 def _with_crossings(ring: Floats) -> Floats:
-    """Returns the same ring with a corner wherever it crosses the 180th meridian: edges are arcs of great circles."""
+    """Returns the same ring with a corner wherever it crosses the 180th meridian.
+
+    Edges are arcs of great circles.
+    """
     west, east = ring[:-1], ring[1:]
     turn = np.floor((ring[:, 0] + 180) / 360)
     at = np.flatnonzero(turn[:-1] != turn[1:])
     lon = 360 * np.maximum(turn[:-1], turn[1:])[at] - 180
     (a, b), (c, d) = np.radians(west[at]).T, np.radians(east[at]).T
-    lat = np.arctan((np.tan(b) * np.sin(c - np.radians(lon)) + np.tan(d) * np.sin(np.radians(lon) - a)) / np.sin(c - a))
+    lat = np.arctan(
+        (np.tan(b) * np.sin(c - np.radians(lon)) + np.tan(d) * np.sin(np.radians(lon) - a))
+        / np.sin(c - a)
+    )
     crossing = np.round(np.column_stack((lon, np.degrees(lat))), DECIMALS)
     return np.insert(ring, at + 1, crossing, axis=0)
 
@@ -223,6 +265,10 @@ def _on_map(ring: Floats) -> Any:
     turned = []
     for turn in (-360.0, 0.0, 360.0):
         piece = shapely.intersection(whole, shapely.box(turn - 180, -90, turn + 180, 90))
-        turned.append(shapely.transform(piece, lambda points, turn=turn: np.round(points - [turn, 0], DECIMALS)))
+        turned.append(
+            shapely.transform(
+                piece, lambda points, turn=turn: np.round(points - [turn, 0], DECIMALS)
+            )
+        )
     parts = [part for part in shapely.get_parts(np.array(turned)) if part.geom_type == "Polygon"]
     return shapely.union_all(np.array(parts, dtype=object))

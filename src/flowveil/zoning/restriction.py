@@ -1,24 +1,26 @@
-"""Other trees over the tiles of flows: over some of the tiles, up to the top of the map, or refined into halves.
+"""Other trees over the tiles of flows: over some of the tiles, up to the top of the map, or refined
+into halves.
 
-The root of a tree is otherwise the smallest zone that contains the tiles of its data, and a zone of an earlier release
-may be above it. A tree to the top has every zone that any data could have. `h3` is the tree as read, of H3 or of the
-user's map; `halves` adds parts between zones and their children (`flowveil.zoning.halves`).
+The root of a tree is otherwise the smallest zone that contains the tiles of its data, and a zone of
+an earlier release may be above it. A tree to the top has every zone that any data could have. `h3`
+is the tree as read, of H3 or of the user's map; `halves` adds parts between zones and their
+children (`flowveil.zoning.halves`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from flowveil.errors import DataError, ParameterError
-from flowveil.flows import Flows
-from flowveil.hierarchy import Hierarchy, Ints
-from flowveil.request import find_setting
-from flowveil.slices import SlicedFlows
+from flowveil.core.arrays import Ints
+from flowveil.core.errors import DataError, ParameterError
+from flowveil.core.flows import Flows
+from flowveil.core.hierarchy import Hierarchy
+from flowveil.request.request import find_setting
 from flowveil.zoning.geometry import ZoneGeography
 from flowveil.zoning.h3 import h3_hierarchy, is_h3
 from flowveil.zoning.halves import MARK, halved_h3, halved_map
@@ -27,7 +29,6 @@ from flowveil.zoning.table import chain_above, positions
 
 Refinement = Literal["h3", "halves"]
 HIERARCHIES: tuple[Refinement, ...] = get_args(Refinement)
-Read = TypeVar("Read", Flows, SlicedFlows)
 #: Trees of origins and destinations, and the whole map if there is one.
 Trees = tuple[Hierarchy, Hierarchy, Hierarchy | None]
 
@@ -35,9 +36,9 @@ Trees = tuple[Hierarchy, Hierarchy, Hierarchy | None]
 def restricted_tree(tree: Hierarchy, tiles: ArrayLike, *, to_the_top: bool = False) -> Hierarchy:
     """Returns the tree over some of its tiles, by number, in the same order.
 
-    Its root is the smallest node that contains all of these tiles; to the top, the root of the map. What remains keeps
-    its code, name, level, centre, area and outline: a zone is as large as on the map, whichever tiles were seen. The
-    tile `outside` stays, with the top, if it is chosen.
+    Its root is the smallest node that contains all of these tiles; to the top, the root of the map.
+    What remains keeps its code, name, level, centre, area and outline: a zone is as large as on the
+    map, whichever tiles were seen. The tile `outside` stays, with the top, if it is chosen.
     """
     chosen = np.asarray(tiles, dtype=np.int64).ravel()
     if len(chosen) == 0:
@@ -45,7 +46,9 @@ def restricted_tree(tree: Hierarchy, tiles: ArrayLike, *, to_the_top: bool = Fal
     if has_outside(tree):
         within = chosen[chosen != tree.n_tiles - 1]
         if len(within) == 0:
-            raise DataError("All trips begin, or all end, outside the area. Hint: a larger area (--within).")
+            raise DataError(
+                "All trips begin, or all end, outside the area. Hint: a larger area (--within)."
+            )
         stays = len(within) < len(chosen)
         smaller = restricted_tree(inside_of(tree), within, to_the_top=to_the_top or stays)
         return with_outside(smaller) if stays else smaller
@@ -81,10 +84,12 @@ def both_trees(flows: Any, make: Callable[[Hierarchy], Hierarchy]) -> tuple[Hier
     return origins, origins if flows.destinations is flows.origins else make(flows.destinations)
 
 
-def to_the_top(flows: Any) -> Any:
-    """Returns flows or slices over trees up to the top of their map, if they have one; tiles keep their numbers."""
-    parts = _parts(flows)
-    whole = parts[0].whole_map
+def to_the_top(flows: Flows) -> Flows:
+    """Returns flows over trees up to the top of their map, if they have one.
+
+    Tiles keep their numbers.
+    """
+    whole = flows.whole_map
 
     def reaching(tree: Hierarchy) -> Hierarchy:
         tiles = tree.code[tree.leaf_node]
@@ -92,16 +97,8 @@ def to_the_top(flows: Any) -> Any:
             return tree_over(tiles, tree.kind)
         return tree if whole is None else tree_of_tiles(whole, tiles, to_the_top=True)
 
-    origins, destinations = both_trees(parts[0], reaching)
-    return _with_parts(flows, tuple(replace(part, origins=origins, destinations=destinations) for part in parts))
-
-
-def _parts(flows: Any) -> tuple[Flows, ...]:
-    return flows.slices if isinstance(flows, SlicedFlows) else (flows,)
-
-
-def _with_parts(flows: Any, parts: tuple[Flows, ...]) -> Any:
-    return replace(flows, slices=parts) if isinstance(flows, SlicedFlows) else parts[0]
+    origins, destinations = both_trees(flows, reaching)
+    return replace(flows, origins=origins, destinations=destinations)
 
 
 def tree_over(tiles: Any, hierarchy: str) -> Hierarchy:
@@ -110,13 +107,19 @@ def tree_over(tiles: Any, hierarchy: str) -> Hierarchy:
     return halved_h3(tree, to_the_top=True) if hierarchy == "halves" else tree
 
 
-def flows_during(sliced: SlicedFlows, label: str) -> Flows:
-    """Returns the flows of one time step, from flows sliced by time alone; DataError if it has no trips."""
-    if (label,) not in sliced.keys:
-        first, last = sliced.keys[0][0], sliced.keys[-1][0]
-        raise DataError(f"There are no trips in {label}; the input has trips from {first} to {last}.")
-    flows = over_own_tiles(sliced.slices[sliced.keys.index((label,))])
-    return replace(flows, intake=replace(flows.intake, during=label))
+def flows_during(flows: Flows, label: str) -> Flows:
+    """Returns the flows of one time step, from flows sliced by time alone.
+
+    DataError if it has no trips.
+    """
+    keys = flows.slice_keys
+    if (label,) not in keys:
+        first, last = keys[0][0], keys[-1][0]
+        raise DataError(
+            f"There are no trips in {label}; the input has trips from {first} to {last}."
+        )
+    step = over_own_tiles(flows.slices[keys.index((label,))])
+    return replace(step, intake=replace(step.intake, during=label))
 
 
 def over_own_tiles(flows: Flows) -> Flows:
@@ -138,22 +141,28 @@ def over_own_tiles(flows: Flows) -> Flows:
         np.searchsorted(tiles, end).astype(np.int32)
         for tiles, end in zip(seen, (flows.origin, flows.destination), strict=True)
     )
-    return replace(flows, origin=origin, destination=destination, origins=origins, destinations=destinations)
+    return replace(
+        flows, origin=origin, destination=destination, origins=origins, destinations=destinations
+    )
 
 
-# ---- refined into halves -----------------------------------------------------------------------------------------
+# ---- refined into halves -------------------------------------------------------------------------
 
 
-def refined(flows: Read, hierarchy: str | None, *, default: Refinement = "h3") -> tuple[Read, Refinement]:
+def refined(
+    flows: Flows, hierarchy: str | None, *, default: Refinement = "h3"
+) -> tuple[Flows, Refinement]:
     """Returns the flows on the requested tree, and its name.
 
-    Flows of a release on halves are returned unchanged. Halves by default apply only if the tree can be refined; if
-    they are requested and it cannot, ParameterError is raised.
+    Flows of a release on halves are returned unchanged. Halves by default apply only if the tree
+    can be refined; if they are requested and it cannot, ParameterError is raised.
     """
     find_setting("hierarchy").check(hierarchy)
     if flows.origins.levels is not None:
         if hierarchy == "h3":
-            raise ParameterError("These flows are already on halves. Hint: pass the flows as they were read.")
+            raise ParameterError(
+                "These flows are already on halves. Hint: pass the flows as they were read."
+            )
         return flows, "halves"
     if (hierarchy or default) == "h3":
         return flows, "h3"
@@ -165,33 +174,33 @@ def refined(flows: Read, hierarchy: str | None, *, default: Refinement = "h3") -
     return flows, "h3"
 
 
-def _obstacle(flows: Flows | SlicedFlows) -> str | None:
+def _obstacle(flows: Flows) -> str | None:
     """Returns why the trees cannot be refined; None if they can."""
     trees = (flows.origins, flows.destinations)
-    whole = _parts(flows)[0].whole_map
-    whole = None if whole is None else inside_of(whole)
+    whole = None if flows.whole_map is None else inside_of(flows.whole_map)
     if all(tree.kind == "h3" and tree.code.dtype == np.uint64 for tree in trees):
         return None
     if any(tree.kind == "dendrogram" for tree in trees):
         return "the tree of these zones was built from their centres and is binary already."
     if whole is None or whole.kind != "table" or not isinstance(whole.geography, ZoneGeography):
-        return "parts of zones need coordinates, and these zones have no map with centres or outlines."
+        return (
+            "parts of zones need coordinates, and these zones have no map with centres or outlines."
+        )
     marked = int(np.sum(np.char.find(whole.code.astype(np.str_), MARK) >= 0))
     if marked:
         return f"parts of zones are marked with '{MARK}', which {marked} codes of the map contain."
     return None
 
 
-def _moved(flows: Any) -> Any:
-    whole = _parts(flows)[0].whole_map
-    whole = None if whole is None else halved_map(whole)
+def _moved(flows: Flows) -> Flows:
+    whole = None if flows.whole_map is None else halved_map(flows.whole_map)
 
     def halved(tree: Hierarchy) -> Hierarchy:
         return halved_h3(tree) if whole is None else tree_of_tiles(whole, tree.code[tree.leaf_node])
 
     trees = (*both_trees(flows, halved), whole)
     numbers = _numbers(flows.origins, trees[0]), _numbers(flows.destinations, trees[1])
-    return _with_parts(flows, tuple(_renumbered(part, trees, numbers) for part in _parts(flows)))
+    return _renumbered(flows, trees, numbers)
 
 
 def _numbers(before: Hierarchy, after: Hierarchy) -> Ints:
@@ -202,20 +211,14 @@ def _numbers(before: Hierarchy, after: Hierarchy) -> Ints:
 def _renumbered(flows: Flows, trees: Trees, numbers: tuple[Ints, Ints]) -> Flows:
     """Returns the same flows in the order of other tile numbers."""
     origin, destination = numbers[0][flows.origin], numbers[1][flows.destination]
-    order = np.lexsort((destination, origin))
-    place: NDArray[np.int32] = np.empty(len(order), dtype=np.int32)
-    place[order] = np.arange(len(order), dtype=np.int32)
-    moved = replace(
-        flows,
+    slices = np.repeat(np.arange(len(flows.slices)), [len(part) for part in flows.slices])
+    # The sort is stable, so rows of the same places stay in the order of what folds.
+    order = np.lexsort((destination, origin, slices))
+    moved = flows.reordered(
+        order,
         origin=origin[order],
         destination=destination[order],
-        trips=flows.trips[order],
-        **flows.added(lambda values: values[order]),
-        people=None if flows.people is None else flows.people.renumber(place),
         tiles=None,
-        leaves=tuple(leaf[order] for leaf in flows.leaves),
-        values=None if flows.values is None else flows.values.renumber(place),
-        keys=None if flows.keys is None else flows.keys[order],
         origins=trees[0],
         destinations=trees[1],
         whole_map=trees[2],

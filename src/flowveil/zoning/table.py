@@ -1,7 +1,8 @@
 """Hierarchies from tables: nested code columns, or a column with each zone's parent.
 
-Codes are kept. In nested columns the same text in two columns (commune 75056, department 75056) means different zones;
-the coarser one gets its column's name as prefix. In a parent table the same text is the same zone.
+Codes are kept. In nested columns the same text in two columns (commune 75056, department 75056)
+means different zones; the coarser one gets its column's name as prefix. In a parent table the same
+text is the same zone.
 """
 
 from __future__ import annotations
@@ -13,19 +14,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import HierarchyError
-from flowveil.hierarchy import VIRTUAL_ROOT, Hierarchy
+from flowveil.core.arrays import Texts
+from flowveil.core.errors import HierarchyError
+from flowveil.core.hierarchy import VIRTUAL_ROOT, Hierarchy
 
-Texts = NDArray[np.str_]
 
+def nested_hierarchy(
+    columns: Sequence[Texts], *, levels: Sequence[str], root: str | None = None
+) -> Hierarchy:
+    """Returns the tree of nested zone codes: ``columns`` has the codes of each row, coarsest level
+    first, tiles last.
 
-def nested_hierarchy(columns: Sequence[Texts], *, levels: Sequence[str], root: str | None = None) -> Hierarchy:
-    """Returns the tree of nested zone codes: ``columns`` has the codes of each row, coarsest level first, tiles last.
-
-    Its `Hierarchy.level` is the position in ``levels`` (-1 for the root above them), its root the smallest zone that
-    contains all tiles, or ``root`` above several. Tiles keep their codes; a coarser level that shares a code with a
-    finer one has all its codes written ``level:code``. Raises HierarchyError with all codes that are missing or have
-    two parents.
+    Its `Hierarchy.level` is the position in ``levels`` (-1 for the root above them), its root the
+    smallest zone that contains all tiles, or ``root`` above several. Tiles keep their codes; a
+    coarser level that shares a code with a finer one has all its codes written ``level:code``.
+    Raises HierarchyError with all codes that are missing or have two parents.
     """
     texts = [np.asarray(c, dtype=np.str_) for c in columns]
     if not texts or len(texts[-1]) == 0:
@@ -37,15 +40,15 @@ def nested_hierarchy(columns: Sequence[Texts], *, levels: Sequence[str], root: s
         several = _with_several_parents(numbers[depth], numbers[depth - 1])
         if len(several):
             problems.append(
-                f"{_count(several, 'code')} of '{levels[depth]}' under several of '{levels[depth - 1]}': "
-                f"{examples(codes[depth][several])}"
+                f"{_count(several, 'code')} of '{levels[depth]}' under several of"
+                f" '{levels[depth - 1]}': {examples(codes[depth][several])}"
             )
     if problems:
         raise HierarchyError(
             "A zone can be in one zone only; found "
             + "; ".join(problems)
-            + ". Hint: give levels from coarsest to finest, each nested in the one before; where codes repeat in every "
-            "coarser zone, put the coarser code in front."
+            + ". Hint: give levels from coarsest to finest, each nested in the one before; where"
+            " codes repeat in every coarser zone, put the coarser code in front."
         )
     offset = 1 + np.concatenate(([0], np.cumsum([len(c) for c in codes])))
     parent = np.full(int(offset[-1]), -1, dtype=np.int64)
@@ -53,16 +56,20 @@ def nested_hierarchy(columns: Sequence[Texts], *, levels: Sequence[str], root: s
     for depth in range(1, len(texts)):
         parent[offset[depth] + numbers[depth]] = offset[depth - 1] + numbers[depth - 1]
     named, top = _qualified(codes, levels, root)
-    tree, _ = Hierarchy.from_parents(parent, np.concatenate((np.array([top]), *named)), base_level=-1, kind="table")
+    tree, _ = Hierarchy.from_parents(
+        parent, np.concatenate((np.array([top]), *named)), base_level=-1, kind="table"
+    )
     return without_chain_above(tree)
 
 
 def parent_hierarchy(tile: Texts, parent: Texts, *, root: str | None = None) -> Hierarchy:
-    """Returns the tree of a table with the parent of each zone; zones without children are the tiles.
+    """Returns the tree of a table with the parent of each zone.
 
-    A parent is a zone or an empty text; ``root`` is the code of a root above several zones without a parent. Raises
-    HierarchyError if a zone has two parents or is its own ancestor, or if several have no parent and ``root`` is
-    missing.
+    Zones without children are the tiles.
+
+    A parent is a zone or an empty text; ``root`` is the code of a root above several zones without
+    a parent. Raises HierarchyError if a zone has two parents or is its own ancestor, or if several
+    have no parent and ``root`` is missing.
     """
     tile, parent = np.asarray(tile, dtype=np.str_), np.asarray(parent, dtype=np.str_)
     if len(tile) == 0:
@@ -75,8 +82,9 @@ def parent_hierarchy(tile: Texts, parent: Texts, *, root: str | None = None) -> 
     several = _with_several_parents(row, above)
     if len(several):
         raise HierarchyError(
-            f"A zone can be in one zone only; found {_count(several, 'zone')} with several parents: "
-            f"{examples(code[several])}. Hint: a zone may have several rows, all with the same parent."
+            f"A zone can be in one zone only; found {_count(several, 'zone')} with several parents:"
+            f" {examples(code[several])}. Hint: a zone may have several rows, all with the same"
+            " parent."
         )
     up = np.full(len(code), -1, dtype=np.int64)
     up[row] = above
@@ -89,7 +97,9 @@ def parent_hierarchy(tile: Texts, parent: Texts, *, root: str | None = None) -> 
         raise HierarchyError(_several_roots(tops, up, row, code))
     _refuse_root(root, code)
     up[tops] = len(code)
-    tree, _ = Hierarchy.from_parents(np.append(up, -1), np.append(code, np.array([root])), base_level=-1, kind="table")
+    tree, _ = Hierarchy.from_parents(
+        np.append(up, -1), np.append(code, np.array([root])), base_level=-1, kind="table"
+    )
     return without_chain_above(tree)
 
 
@@ -100,11 +110,16 @@ def without_chain_above(tree: Hierarchy) -> Hierarchy:
         return tree
     parent = tree.parent[skipped:] - skipped
     parent[0] = -1
-    return replace(tree, parent=parent, code=tree.code[skipped:], base_level=tree.base_level + skipped)
+    return replace(
+        tree, parent=parent, code=tree.code[skipped:], base_level=tree.base_level + skipped
+    )
 
 
 def chain_above(n_children: NDArray[Any]) -> int:
-    """Returns the number of nodes with a single child from the root on; in pre-order they are the first nodes."""
+    """Returns the number of nodes with a single child from the root on.
+
+    In pre-order they are the first nodes.
+    """
     return int(np.argmax(n_children != 1))
 
 
@@ -116,7 +131,10 @@ def positions(known: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def by_first(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Returns where each distinct value, or row, first occurs, ascending; and the number of each one in that order."""
+    """Returns where each distinct value, or row, first occurs, ascending.
+
+    And the number of each one in that order.
+    """
     _, first, distinct = np.unique(values, axis=0, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.int32)
     rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
@@ -142,7 +160,10 @@ def _count(items: NDArray[Any], noun: str) -> str:
 
 
 def refuse_missing(columns: Sequence[Texts], levels: Sequence[str]) -> None:
-    """Raises HierarchyError for rows without a code at one of the levels; the last are the tiles."""
+    """Raises HierarchyError for rows without a code at one of the levels.
+
+    The last are the tiles.
+    """
     problems = []
     tiles = columns[-1]
     empty = np.flatnonzero(tiles == "")
@@ -152,7 +173,9 @@ def refuse_missing(columns: Sequence[Texts], levels: Sequence[str]) -> None:
     for column, level in zip(columns[:-1], levels, strict=False):
         orphans = tiles[(column == "") & (tiles != "")]
         if len(orphans):
-            problems.append(f"{_count(orphans, 'row')} without a '{level}' (orphans): {examples(orphans)}")
+            problems.append(
+                f"{_count(orphans, 'row')} without a '{level}' (orphans): {examples(orphans)}"
+            )
     if problems:
         raise HierarchyError(
             "Every tile needs a code at every level; found "
@@ -181,7 +204,9 @@ def _refuse_cycles(up: NDArray[np.int64], code: Texts) -> None:
         )
 
 
-def _several_roots(tops: NDArray[np.int64], up: NDArray[np.int64], row: NDArray[np.int64], code: Texts) -> str:
+def _several_roots(
+    tops: NDArray[np.int64], up: NDArray[np.int64], row: NDArray[np.int64], code: Texts
+) -> str:
     has_row, has_children = np.isin(np.arange(len(code)), row), np.isin(np.arange(len(code)), up)
     kinds = (
         ("tile", "without a parent (orphans)", ~has_children),
@@ -189,14 +214,18 @@ def _several_roots(tops: NDArray[np.int64], up: NDArray[np.int64], row: NDArray[
         ("zone", "named as parents only", ~has_row),
     )
     groups = [(noun, what, tops[mask[tops]]) for noun, what, mask in kinds]
-    found = "; ".join(f"{_count(g, noun)} {what}: {examples(code[g])}" for noun, what, g in groups if len(g))
+    found = "; ".join(
+        f"{_count(g, noun)} {what}: {examples(code[g])}" for noun, what, g in groups if len(g)
+    )
     return (
-        f"The table has {len(tops)} roots; exactly one is allowed. Found {found}. Hint: root='{VIRTUAL_ROOT}' "
-        f"(--set zones.zones_root={VIRTUAL_ROOT}) puts one root above them."
+        f"The table has {len(tops)} roots; exactly one is allowed. Found {found}. Hint:"
+        f" root='{VIRTUAL_ROOT}' (--set zones.zones_root={VIRTUAL_ROOT}) puts one root above them."
     )
 
 
-def _qualified(codes: Sequence[Texts], levels: Sequence[str], root: str | None) -> tuple[list[Texts], str]:
+def _qualified(
+    codes: Sequence[Texts], levels: Sequence[str], root: str | None
+) -> tuple[list[Texts], str]:
     """Returns codes that no two levels share, and the root's. Tiles keep theirs."""
     taken = codes[-1]
     named = [taken]
@@ -218,5 +247,6 @@ def _qualified(codes: Sequence[Texts], levels: Sequence[str], root: str | None) 
 def _refuse_root(root: str, taken: Texts) -> None:
     if np.any(taken == root):
         raise HierarchyError(
-            f"The root above several zones cannot be called '{root}': a zone is. Hint: give root another name."
+            f"The root above several zones cannot be called '{root}': a zone is. Hint: give root"
+            " another name."
         )

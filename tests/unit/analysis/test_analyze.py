@@ -1,4 +1,5 @@
-"""`analyze` finds in a folder what the release in memory has, for every kind, and keeps it private."""
+"""`analyze` finds in a folder what the release in memory has, for every kind, and keeps it
+private."""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ from hypothesis import strategies as st
 import flowveil
 from flowveil.analysis.areas import PLANNER
 from flowveil.analysis.attach import attach
+from flowveil.analysis.audit import audit
 from flowveil.analysis.release_analysis import analyze, analyze_release, summary_lines
-from flowveil.audit.auditing import audit
-from flowveil.cli import main
-from flowveil.errors import OutputError, ParameterError
+from flowveil.apps.cli import main
+from flowveil.core.errors import OutputError, ParameterError
 from flowveil.zoning.covering import containing_cells
 from samples.strategies import hierarchies
 
@@ -49,17 +50,29 @@ def _released(trips: pa.Table, kind: str):
         return flowveil.anonymize(flows, "paircut", k=5, protect="trips")
     if kind == "sliced":
         flows = flowveil.read_slices(trips, time="time", every="day", **READ)
-        return flowveil.anonymize_slices(flows, k=5, protect="people", total=True, accept_differencing=True)
-    if kind in ("laplace", "topdown", "privtree"):
+        return flowveil.anonymize_slices(flows, k=5, protect="people")
+    if kind in ("laplace", "topdown", "privtree", "posterior"):
         flows = flowveil.read_trips(trips, resolution=7, person="person")
         return flowveil.anonymize(flows, kind, epsilon=5.0, bound=5, region=REGION)
     return flowveil.anonymize(flowveil.read_trips(trips, **READ), kind, k=5, protect="trips")
 
 
 KINDS = (
-    "twincut", "odkanon", "oigh", "suppression", "atg-dual", "atg-soft", "paircut", "mondrian", "folded", "sliced",
-    "laplace", "topdown", "privtree",
-)  # fmt: skip
+    "twincut",
+    "odkanon",
+    "oigh",
+    "suppression",
+    "atg-dual",
+    "atg-soft",
+    "paircut",
+    "mondrian",
+    "folded",
+    "sliced",
+    "laplace",
+    "topdown",
+    "privtree",
+    "posterior",
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -74,14 +87,18 @@ def test_measures_of_a_folder_are_those_of_the_release_in_memory(kind, trips, tm
 
 
 def _without_planner(measures):
-    return {b: {n: v for n, v in values.items() if n not in PLANNER} for b, values in measures.items()}
+    return {
+        b: {n: v for n, v in values.items() if n not in PLANNER} for b, values in measures.items()
+    }
 
 
 def _flat(value, path: tuple = ()) -> dict:
     """Numbers and texts by their path."""
     if isinstance(value, dict | list):
         parts = value.items() if isinstance(value, dict) else enumerate(value)
-        return {name: leaf for key, part in parts for name, leaf in _flat(part, (*path, key)).items()}
+        return {
+            name: leaf for key, part in parts for name, leaf in _flat(part, (*path, key)).items()
+        }
     return {path: value}
 
 
@@ -106,9 +123,12 @@ def test_a_trip_of_a_layered_release_is_in_the_first_layer_around_it(trips, tmp_
     folder = first.write(tmp_path / "release")
     left = first.cell_of_flow < 0
     rest = flowveil.Flows.of_cells(
-        first.input.select(left), origins=first.input.origins, destinations=first.input.destinations,
-        intake=first.input.intake, whole_map=None,
-    )  # fmt: skip
+        first.input.select(left),
+        origins=first.input.origins,
+        destinations=first.input.destinations,
+        intake=first.input.intake,
+        whole_map=None,
+    )
     second = flowveil.anonymize(rest, "paircut", **{**asked, "max_suppressed": 0.5})
     layers = [part.flows.append_column("layer", pa.array([i] * len(part.flows), pa.int8()))
               for i, part in enumerate((first, second), 1)]  # fmt: skip
@@ -122,14 +142,18 @@ def test_a_trip_of_a_layered_release_is_in_the_first_layer_around_it(trips, tmp_
     measures = found.metrics()["trips"]
     assert measures["n_cells"] == len(first.cells) + len(second.cells)
     assert measures["reconstruction_loss"] == pytest.approx(_slow_loss(found))
-    assert measures["suppressed_share"] == pytest.approx(1 - found.cells.trips.sum() / flows.trips.sum())
+    assert measures["suppressed_share"] == pytest.approx(
+        1 - found.cells.trips.sum() / flows.trips.sum()
+    )
 
 
 def _slow_loss(release) -> float:
     """Every layer spread over its own pairs of tiles, and all layers summed."""
     flows, plan, cells = release.input, release.plan, release.cells
     estimate = np.zeros((flows.origins.n_tiles, flows.destinations.n_tiles))
-    for a, b, trips in zip(cells.origin.tolist(), cells.destination.tolist(), cells.trips.tolist(), strict=True):
+    for a, b, trips in zip(
+        cells.origin.tolist(), cells.destination.tolist(), cells.trips.tolist(), strict=True
+    ):
         o, d = plan.origin_zones.nodes[a], plan.destination_zones.nodes[b]
         rows = slice(flows.origins.leaf_start[o], flows.origins.leaf_stop[o])
         columns = slice(flows.destinations.leaf_start[d], flows.destinations.leaf_stop[d])
@@ -141,10 +165,12 @@ def _slow_loss(release) -> float:
 @settings(max_examples=60, deadline=None)
 @given(hierarchies(), hierarchies(), st.randoms(use_true_random=False))
 def test_the_cell_around_each_flow_is_found(origins, destinations, random):
-    """Cells from random divisions of (root, root), some of them unpublished, against a search over all cells."""
+    """Cells from random divisions of (root, root), some of them unpublished, against a search over
+    all cells."""
     cells, open_cells = [], [(0, 0)]
     children = [
-        [np.flatnonzero(tree.parent == v).tolist() for v in range(tree.n_nodes)] for tree in (origins, destinations)
+        [np.flatnonzero(tree.parent == v).tolist() for v in range(tree.n_nodes)]
+        for tree in (origins, destinations)
     ]
     while open_cells:
         o, d = open_cells.pop()
@@ -164,7 +190,11 @@ def test_the_cell_around_each_flow_is_found(origins, destinations, random):
         return tree.leaf_start[node] <= tile < tree.leaf_stop[node]
 
     for (i, j), cell in zip(tiles, found, strict=True):
-        expected = [n for n, (o, d) in enumerate(cells) if holds(origins, o, i) and holds(destinations, d, j)]
+        expected = [
+            n
+            for n, (o, d) in enumerate(cells)
+            if holds(origins, o, i) and holds(destinations, d, j)
+        ]
         assert expected == ([cell] if cell >= 0 else [])
 
 
@@ -186,10 +216,17 @@ def test_what_is_written_is_private_and_outside_every_release(trips, tmp_path, c
     assert _without_planner(printed["measures"])["trips"] == release.metrics()["trips"]
     # The planner's errors are those of the level that tables show.
     level = next(one for one in printed["areas"] if (one["level"], one["basis"]) == (7, "trips"))
-    assert {name: printed["measures"]["trips"][name] for name in PLANNER} == {name: level[name] for name in PLANNER}
-    assert {path.name for path in (tmp_path / "private").iterdir()} == {"measures.json", "before-after.html"}
+    assert {name: printed["measures"]["trips"][name] for name in PLANNER} == {
+        name: level[name] for name in PLANNER
+    }
+    assert {path.name for path in (tmp_path / "private").iterdir()} == {
+        "measures.json",
+        "before-after.html",
+    }
     assert stat.S_IMODE((tmp_path / "private").stat().st_mode) == 0o700
-    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "private").iterdir()} == {0o600}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "private").iterdir()} == {
+        0o600
+    }
     assert "NOT FOR PUBLICATION" in (tmp_path / "private" / "before-after.html").read_text("utf-8")
     for place in (folder, folder / "private"):
         with pytest.raises(SystemExit) as ended:
@@ -210,7 +247,9 @@ def test_the_summary_says_what_a_planner_asks(trips):
 
 @pytest.mark.parametrize("kind", ["layercut", "sliced", "topdown"])
 @pytest.mark.slow
-def test_an_impact_assessment_states_what_the_release_and_its_audit_say_and_no_more(kind, trips, tmp_path):
+def test_an_impact_assessment_states_what_the_release_and_its_audit_say_and_no_more(
+    kind, trips, tmp_path
+):
     pq.write_table(trips, tmp_path / "trips.parquet")
     about = {"title": "Trips of a town", "contact": "office@example.org"}
     release = _released(trips, kind)
@@ -224,11 +263,20 @@ def test_an_impact_assessment_states_what_the_release_and_its_audit_say_and_no_m
     assert "Title: Trips of a town" in text
     assert "Contact: office@example.org" in text
     # What was not declared is for the controller, and so is every judgement.
-    for entry in ("Purpose of the publication", "Source", "Licence", "Assessment of the residual risk"):
+    for entry in (
+        "Purpose of the publication",
+        "Source",
+        "Licence",
+        "Assessment of the residual risk",
+    ):
         (line,) = (line for line in text.splitlines() if line.startswith(f"- {entry}"))
         assert line.endswith("**[to be filled in by the controller]**")
     report = json.loads((folder / "report.json").read_text("utf-8"))
-    stated = [line for line in report["published"]["sentences"] if line.startswith(("Protected", "Not protected"))]
+    stated = [
+        line
+        for line in report["published"]["sentences"]
+        if line.startswith(("Protected", "Not protected"))
+    ]
     assert stated
     assert all(line in text for line in stated)
     assert audit([folder], against=trips).sentence in text

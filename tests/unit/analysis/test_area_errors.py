@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 
 import numpy as np
@@ -12,9 +13,17 @@ from hypothesis import strategies as st
 
 import flowveil
 from conftest import trip_table
-from flowveil.analysis.areas import area_accuracy, default_levels
-from flowveil.errors import InfeasibleError
+from flowveil.analysis.areas import (
+    CLUSTER_TILES,
+    area_accuracy,
+    clusters,
+    default_levels,
+    main_accuracy,
+)
+from flowveil.analysis.experiment import planner_errors
+from flowveil.core.errors import InfeasibleError
 from reference import areas as slow
+from samples.stage import city_trips, map_of_squares
 
 METHODS = st.sampled_from(["layercut", "odkanon", "twincut", "paircut", "atg-dual"])
 TREES = st.sampled_from(["h3", "halves"])
@@ -22,7 +31,9 @@ TREES = st.sampled_from(["h3", "halves"])
 
 def _released(seed, method, hierarchy):
     flows = flowveil.read_trips(trip_table(80, seed=seed), resolution=8)
-    return flowveil.anonymize(flows, method, k=5, protect="trips", hierarchy=hierarchy, max_suppressed=0.3)
+    return flowveil.anonymize(
+        flows, method, k=5, protect="trips", hierarchy=hierarchy, max_suppressed=0.3
+    )
 
 
 @settings(max_examples=8, deadline=None)
@@ -33,12 +44,19 @@ def test_errors_are_those_of_what_reconstruct_makes_of_the_folder(seed, method, 
         folder = release.write(f"{place}/release")
         tables = {level: flowveil.reconstruct(folder, level) for level in (7, 6)}
     errors = area_accuracy(release)
-    assert [(one.level, one.estimate) for one in errors] == [(7, "reconstruction"), (6, "reconstruction")]
+    assert [(one.level, one.estimate) for one in errors] == [
+        (7, "reconstruction"),
+        (6, "reconstruction"),
+    ]
     for one in errors:
-        columns = (tables[one.level][name].to_pylist() for name in ("origin", "destination", "trips"))
+        columns = (
+            tables[one.level][name].to_pylist() for name in ("origin", "destination", "trips")
+        )
         estimate = {(o, d): trips for o, d, trips in zip(*columns, strict=True)}
         expected = slow.area_errors(release.input, one.level, estimate)
-        assert (one.area_error, one.production_error, one.attraction_error) == pytest.approx(expected, abs=1e-9)
+        assert (one.area_error, one.production_error, one.attraction_error) == pytest.approx(
+            expected, abs=1e-9
+        )
 
 
 @settings(max_examples=8, deadline=None)
@@ -52,15 +70,21 @@ def test_cells_that_are_too_coarse_are_spread_evenly(seed, method, hierarchy):
         errors = area_accuracy(release)
     for one in errors:
         assert one.estimate == "even spread"
-        expected = slow.area_errors(release.input, one.level, slow.even_spread(release, one.level, 8))
-        assert (one.area_error, one.production_error, one.attraction_error) == pytest.approx(expected, abs=1e-9)
+        expected = slow.area_errors(
+            release.input, one.level, slow.even_spread(release, one.level, 8)
+        )
+        assert (one.area_error, one.production_error, one.attraction_error) == pytest.approx(
+            expected, abs=1e-9
+        )
 
 
 def test_tiles_that_are_published_unchanged_have_no_error():
     flows = flowveil.read_trips(trip_table(300), resolution=8)
     release = flowveil.anonymize(flows, "suppression", k=1, protect="trips", allow_small_k=True)
     for one in area_accuracy(release):
-        assert (one.area_error, one.production_error, one.attraction_error) == pytest.approx((0, 0, 0), abs=1e-12)
+        assert (one.area_error, one.production_error, one.attraction_error) == pytest.approx(
+            (0, 0, 0), abs=1e-12
+        )
         assert one.trip_length_ratio == pytest.approx(1)
         assert one.accessibility_error == pytest.approx(0, abs=1e-12)
 
@@ -78,7 +102,10 @@ def _on_a_map(k: int):
     pairs = [("a", "b")] * 12 + [("b", "a")] * 8 + [("c", "d")] * 20
     table = pa.table({"o": [o for o, _ in pairs], "d": [d for _, d in pairs]})
     flows = flowveil.read_trips(
-        table, origin_tile="o", destination_tile="d", zones=flowveil.read_zones(zones, levels=["town", "zone"])
+        table,
+        origin_tile="o",
+        destination_tile="d",
+        zones=flowveil.read_zones(zones, levels=["town", "zone"]),
     )
     return flowveil.anonymize(flows, "oigh", k=k, protect="trips", max_suppressed=0)
 
@@ -97,10 +124,20 @@ def test_districts_of_the_user_are_areas():
     flows = flowveil.read_trips(trip_table(300), resolution=8)
     release = flowveil.anonymize(flows, "suppression", k=1, protect="trips", allow_small_k=True)
     ring = [[1.0, 47.0], [4.0, 47.0], [4.0, 50.0], [1.0, 50.0], [1.0, 47.0]]
-    feature = {"type": "Feature", "properties": {"zone": "all"}, "geometry": {"type": "Polygon", "coordinates": [ring]}}
-    geometry = pytest.importorskip("geopandas").GeoDataFrame.from_features([feature], crs="EPSG:4326")
+    feature = {
+        "type": "Feature",
+        "properties": {"zone": "all"},
+        "geometry": {"type": "Polygon", "coordinates": [ring]},
+    }
+    geometry = pytest.importorskip("geopandas").GeoDataFrame.from_features(
+        [feature], crs="EPSG:4326"
+    )
     (found,) = area_accuracy(release, districts=flowveil.read_zones(geometry), levels=[])
-    assert (found.areas, found.n_areas, found.area_error) == ("districts", 1, pytest.approx(0, abs=1e-9))
+    assert (found.areas, found.n_areas, found.area_error) == (
+        "districts",
+        1,
+        pytest.approx(0, abs=1e-9),
+    )
 
 
 def test_boxes_are_spread_by_their_area():
@@ -117,10 +154,17 @@ def test_boxes_across_the_180th_meridian_are_as_accurate_as_elsewhere():
     errors = []
     for middle in (180.0, 10.0):
         rng = np.random.default_rng(1)
-        lat, lon = rng.normal(-17, 0.2, (2, 600)), (middle + rng.normal(0, 0.2, (2, 600)) + 180) % 360 - 180
+        lat, lon = (
+            rng.normal(-17, 0.2, (2, 600)),
+            (middle + rng.normal(0, 0.2, (2, 600)) + 180) % 360 - 180,
+        )
         ends = {"start_lat": lat[0], "start_lon": lon[0], "end_lat": lat[1], "end_lon": lon[1]}
         flows = flowveil.read_trips(pa.table(ends), resolution=8)
-        errors.append(area_accuracy(flowveil.anonymize(flows, "mondrian", k=10, protect="trips"), levels=[6])[0])
+        errors.append(
+            area_accuracy(flowveil.anonymize(flows, "mondrian", k=10, protect="trips"), levels=[6])[
+                0
+            ]
+        )
     across, elsewhere = errors
     assert across.production_error == pytest.approx(elsewhere.production_error, abs=0.05)
     assert across.trip_length_ratio == pytest.approx(elsewhere.trip_length_ratio, abs=0.05)
@@ -131,5 +175,47 @@ def test_slices_are_compared_each_with_its_own_trips():
     sliced = flowveil.read_slices(table, by="sex", resolution=8)
     release = flowveil.anonymize_slices(sliced, "odkanon", k=5, protect="trips")
     together = area_accuracy(release, levels=[6])[0].area_error
-    own = [(area_accuracy(part, levels=[6])[0].area_error, part.input.trips.sum()) for _, part in release.parts]
+    own = [
+        (area_accuracy(part, levels=[6])[0].area_error, part.input.trips.sum())
+        for _, part in release.parts
+    ]
     assert together == pytest.approx(sum(e * n for e, n in own) / sum(n for _, n in own))
+
+
+# ---- maps without levels -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def on_dendrogram(tmp_path_factory) -> flowveil.Flows:
+    """Trips between the 64 squares of a map without parents."""
+    path = tmp_path_factory.mktemp("map") / "squares.geojson"
+    path.write_text(json.dumps(map_of_squares()), encoding="utf-8")
+    zones = flowveil.read_zones(path, tile="iris")
+    assert zones.hierarchy.kind == "dendrogram"
+    return flowveil.read_trips(city_trips(), zones=zones)
+
+
+def test_clusters_are_the_largest_nodes_of_a_stated_size(on_dendrogram):
+    tree = on_dendrogram.whole_map
+    zoning = clusters(on_dendrogram)
+    for leaf, node in enumerate(zoning.node.tolist()):
+        assert tree.leaf_start[node] <= leaf < tree.leaf_stop[node]
+        assert tree.size[node] <= CLUSTER_TILES < tree.size[tree.parent[node]]
+    assert 64 / CLUSTER_TILES <= len(np.unique(zoning.node)) < 20
+
+
+@pytest.mark.parametrize("method", ["layercut", "odkanon", "atg-dual", "oigh", "glove", "mondrian"])
+def test_every_method_has_a_planners_error_on_a_dendrogram(on_dendrogram, method):
+    release = flowveil.anonymize(on_dendrogram, method, k=10, protect="trips")
+    (error,) = area_accuracy(release)
+    assert error.areas == f"clusters of at most {CLUSTER_TILES} tiles"
+    assert main_accuracy([error]) is error
+    assert 0 <= error.area_error < 1
+    assert planner_errors(release, "trips")["area_error"] == error.area_error
+    if method != "layercut":
+        # Tiles that are published as they are have no error; neither have boxes of one tile.
+        exact = flowveil.anonymize(
+            on_dendrogram, method, k=1, protect="trips", max_suppressed=0.0, allow_small_k=True
+        )
+        (none,) = area_accuracy(exact)
+        assert none.area_error == pytest.approx(0, abs=1e-9)

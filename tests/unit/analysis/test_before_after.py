@@ -7,9 +7,9 @@ import stat
 import pytest
 
 from flowveil.analysis.pages.before_after import render_internal
-from flowveil.errors import OutputError
-from flowveil.output import check_place, write_private
+from flowveil.core.errors import OutputError
 from flowveil.published.document import number
+from flowveil.system.output import check_place, write_private
 from samples.releases import city_flows, region_flows, release_of
 
 
@@ -22,7 +22,12 @@ def test_it_is_never_written_into_a_release(release, tmp_path):
     out = release.write(tmp_path / "out")
     (tmp_path / "link").symlink_to(out, target_is_directory=True)
     (out / "deep").mkdir()
-    for path in (out / "internal.html", out / "deep" / "i.html", tmp_path / "link" / "i.html", out / "report.html"):
+    for path in (
+        out / "internal.html",
+        out / "deep" / "i.html",
+        tmp_path / "link" / "i.html",
+        out / "report.html",
+    ):
         with pytest.raises(OutputError, match="inside a release"):
             write_private(path, "raw counts")
         assert not path.exists() or path.name == "report.html"
@@ -49,7 +54,9 @@ def test_it_is_for_its_owner_and_marked(release, tmp_path):
 
 
 def test_it_does_without_a_map():
-    assert "The tiles have no place on a map" in render_internal(release_of(region_flows(), budget="volume"))
+    assert "The tiles have no place on a map" in render_internal(
+        release_of(region_flows(), budget="volume")
+    )
 
 
 def test_the_published_report_says_nothing_of_it(release, tmp_path):

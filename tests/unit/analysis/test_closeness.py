@@ -1,4 +1,7 @@
-"""How far the destinations of a zone are from those of all: by hand, by linear programme, and recounted."""
+"""How far the destinations of a zone are from those of all.
+
+By hand, by linear programme, and recounted.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ import pytest
 from flowveil import anonymize, read_trips
 from flowveil.analysis import closeness as module
 from flowveil.analysis.closeness import closeness
-from flowveil.flows import Flows
-from flowveil.hierarchy import Hierarchy
+from flowveil.core.flows import Flows
+from flowveil.core.hierarchy import Hierarchy
 from samples.releases import city_flows
 
 ENDS = ("start_lat", "start_lon", "end_lat", "end_lon")
@@ -27,14 +30,21 @@ class Line:
 
 
 def test_by_hand():
-    """Two tiles below each of two inner nodes; from a all trips go to c, from b half to c, half to f."""
+    """Two tiles below each of two inner nodes.
+
+    From a all trips go to c, from b half to c, half to f.
+    """
     tree, node = Hierarchy.from_parents([-1, 0, 0, 1, 1, 2, 2], np.array(list("RXYcdef")))
     x = np.zeros(7)
     x[node] = [0, -3, 3, -4, -2, 2, 4]
     destinations = Hierarchy(tree.parent, tree.code, geography=Line(x), kind="table")
     origins, _ = Hierarchy.from_parents([-1, 0, 0], np.array(list("Qab")))
     flows = Flows.from_pairs(
-        np.array([0, 1, 1]), np.array([0, 0, 3]), np.array([20, 10, 10]), origins=origins, destinations=destinations
+        np.array([0, 1, 1]),
+        np.array([0, 0, 3]),
+        np.array([20, 10, 10]),
+        origins=origins,
+        destinations=destinations,
     )
     found = closeness(anonymize(flows, "suppression", k=5))["origin"]
     assert found.zones == ["a", "b"]
@@ -46,7 +56,8 @@ def test_by_hand():
 
 
 def test_against_a_linear_programme():
-    """Along the tree the distance is the optimum of the transport problem whose costs are the ways along the tree."""
+    """Along the tree the distance is the optimum of the transport problem whose costs are the ways
+    along the tree."""
     optimize = pytest.importorskip("scipy.optimize")
     release = anonymize(city_flows(), "twincut", k=5, hierarchy="h3")
     found = closeness(release)["origin"]
@@ -67,13 +78,17 @@ def test_against_a_linear_programme():
         ways.append(way)
     cost = np.array([[sum({**a, **b}[n] for n in a.keys() ^ b.keys()) for b in ways] for a in ways])
     used = np.unique(cells.origin)
-    for zone, metres, variation in list(zip(used, found.metres, found.total_variation, strict=True))[:5]:
+    for zone, metres, variation in list(
+        zip(used, found.metres, found.total_variation, strict=True)
+    )[:5]:
         here = cells.origin == zone
         own = np.bincount(cells.destination[here], weights=cells.trips[here], minlength=n)
         own /= own.sum()
         assert variation == pytest.approx(np.abs(own - whole).sum() / 2)
         rows = np.kron(np.eye(n), np.ones(n)), np.kron(np.ones(n), np.eye(n))
-        solved = optimize.linprog(cost.ravel(), A_eq=np.vstack(rows), b_eq=np.concatenate((own, whole)))
+        solved = optimize.linprog(
+            cost.ravel(), A_eq=np.vstack(rows), b_eq=np.concatenate((own, whole))
+        )
         assert metres == pytest.approx(solved.fun, rel=1e-6, abs=1e-6)
 
 
@@ -84,10 +99,20 @@ def test_zones_that_overlap_have_none():
 @pytest.mark.usefixtures("small_surroundings")
 @pytest.mark.parametrize(("k", "hierarchy"), [(20, "halves"), (20, "h3"), (40, "halves")])
 def test_everything_may_be_a_zone_of_base_cells_that_are_far_apart(k, hierarchy, tmp_path):
-    """Three towns in Spain and three around Moscow: one end has to be everything, with its centre and outline."""
+    """Three towns in Spain and three around Moscow.
+
+    One end has to be everything, with its centre and outline.
+    """
     towns = [(40.4, -3.7), (39.5, -0.4), (41.4, 2.2), (55.7, 37.6), (56.3, 38.1), (54.5, 36.3)]
-    pairs = [(a, b) for a in range(6) for b in range(6) for _ in range(1 if a > 2 and k > 20 else 5 + (a * b) % 7)]
-    table = pa.table({name: [towns[p[n // 2]][n % 2] for p in pairs] for n, name in enumerate(ENDS)})
+    pairs = [
+        (a, b)
+        for a in range(6)
+        for b in range(6)
+        for _ in range(1 if a > 2 and k > 20 else 5 + (a * b) % 7)
+    ]
+    table = pa.table(
+        {name: [towns[p[n // 2]][n % 2] for p in pairs] for n, name in enumerate(ENDS)}
+    )
     flows = read_trips(table, resolution=5, within="-10,30,45,60")
     release = anonymize(flows, "oigh", k=k, max_suppressed=0.0, hierarchy=hierarchy)
     assert "all" in release.zones["zone"].to_pylist()

@@ -14,10 +14,10 @@ import flowveil
 from conftest import trip_table
 from flowveil.analysis.areas import PLANNER
 from flowveil.analysis.description import generalization_floor
-from flowveil.errors import DataError, ParameterError
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Hierarchy
+from flowveil.core.errors import DataError, ParameterError
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
+from flowveil.core.hierarchy import Hierarchy
 from samples.hourly import hourly_trips
 from samples.releases import city_flows, region_flows
 
@@ -38,7 +38,7 @@ def test_the_columns_of_the_paper():
     found = flowveil.describe(small_flows(), k=10)
     assert (found.flows, found.trips, found.origins, found.destinations) == (5, 35, 4, 4)
     assert found.density == pytest.approx(5 / 16)
-    (tiles, up, *_) = found.levels
+    tiles, up, *_ = found.levels
     assert tiles.safe[0].flows == pytest.approx(2 / 5)
     assert tiles.safe[0].volume == pytest.approx(22 / 35)
     # One level up: X to X has 25, Y to Y 9, Y to X 1.
@@ -49,7 +49,9 @@ def test_the_columns_of_the_paper():
 
 
 def test_every_unit_that_the_data_has_is_held_against_k():
-    found = flowveil.describe(trip_table(2000), k=5, resolution=8, person="person_id", weight="weight")
+    found = flowveil.describe(
+        trip_table(2000), k=5, resolution=8, person="person_id", weight="weight"
+    )
     assert [share.unit for share in found.levels[0].safe] == ["trips", "people", "population"]
     assert found.rows == 2000
     assert found.levels[0].resolution == 8
@@ -96,7 +98,10 @@ def test_contributors_by_hand():
 
 
 def commuter_table() -> pa.Table:
-    """One person makes 900 of 1,100 trips between the same two places; 200 others make one trip each."""
+    """One person makes 900 of 1,100 trips between the same two places.
+
+    200 others make one trip each.
+    """
     rng = np.random.default_rng(3)
     n = 1100
     person = np.array(["C"] * 900 + [f"p{i:03d}" for i in range(200)])
@@ -125,14 +130,19 @@ def test_rows_without_a_person_add_no_person():
     table = commuter_table()
     names = [None if name == "C" else name for name in table["person_id"].to_pylist()]
     flows = flowveil.read_trips(
-        table.set_column(4, "person_id", pa.array(names)), resolution=8, person="person_id", max_dropped=0.9
+        table.set_column(4, "person_id", pa.array(names)),
+        resolution=8,
+        person="person_id",
+        max_dropped=0.9,
     )
     assert flows.people.trips.sum() == 200
 
 
 def test_flows_that_do_not_know_the_trips_of_a_person_say_less():
     flows = city_flows(rows=600)
-    found = flowveil.describe(dataclasses.replace(flows, people=dataclasses.replace(flows.people, trips=None)), k=4)
+    found = flowveil.describe(
+        dataclasses.replace(flows, people=dataclasses.replace(flows.people, trips=None)), k=4
+    )
     assert found.contributors.busiest_share is None
     assert found.contributors.trips_each is None
     text = "\n".join(found.lines())
@@ -151,17 +161,24 @@ def test_the_floor_says_what_it_is_for():
 
 
 def test_the_advice_tells_when_boxes_make_sense():
-    (on_a_map,) = [line for line in flowveil.describe(city_flows(), k=10).advice if "oxes (" in line]
+    (on_a_map,) = [
+        line for line in flowveil.describe(city_flows(), k=10).advice if "oxes (" in line
+    ]
     assert "'mondrian'" in on_a_map
     assert "nothing may be suppressed" in on_a_map
     assert "not add them up" in on_a_map
-    (nowhere,) = [line for line in flowveil.describe(region_flows(), k=10).advice if "oxes (" in line]
+    (nowhere,) = [
+        line for line in flowveil.describe(region_flows(), k=10).advice if "oxes (" in line
+    ]
     assert "cannot be made" in nowhere
 
 
 @pytest.mark.slow
 def test_what_methods_would_give_is_estimated_by_running_them():
-    """No release of the method itself is coarser than its estimate; folding is estimated where a time is given."""
+    """No release of the method itself is coarser than its estimate.
+
+    Folding is estimated where a time is given.
+    """
     pytest.importorskip("numba")
     trips = hourly_trips(900)
     found = flowveil.describe(trips, k=6, resolution=7, time="start")
@@ -185,7 +202,10 @@ def test_what_methods_would_give_is_estimated_by_running_them():
     (line,) = (line for line in text.splitlines() if line.startswith("  twincut "))
     planner = found.estimates[1].planner
     assert list(planner) == list(PLANNER)
-    assert line.split()[1:3] == [f"{planner['area_error']:.1%}", f"{planner['production_error']:.1%}"]
+    assert line.split()[1:3] == [
+        f"{planner['area_error']:.1%}",
+        f"{planner['production_error']:.1%}",
+    ]
     with pytest.raises(ParameterError, match="--time"):
         flowveil.describe(trips, resolution=7, every="hour")
 
@@ -195,7 +215,10 @@ def test_what_cannot_be_estimated_is_said(monkeypatch):
     assert (twincut.error, paircut.error) == (None, None)
     assert "max_suppressed" in paircut.line()
     monkeypatch.setattr("flowveil.analysis.description.MOST_FLOWS", 3)
-    assert all("more than 3 flows" in one.line() for one in flowveil.describe(region_flows(), k=10).estimates)
+    assert all(
+        "more than 3 flows" in one.line()
+        for one in flowveil.describe(region_flows(), k=10).estimates
+    )
 
 
 def test_the_floor_against_every_pair_of_ancestors():
@@ -217,7 +240,10 @@ def test_the_floor_against_every_pair_of_ancestors():
         for o, d in zip(flows.origin, flows.destination, strict=True):
             best = np.inf
             for a, b in itertools.product(above(o), above(d)):
-                rows = [inside(a, x) and inside(b, y) for x, y in zip(flows.origin, flows.destination, strict=True)]
+                rows = [
+                    inside(a, x) and inside(b, y)
+                    for x, y in zip(flows.origin, flows.destination, strict=True)
+                ]
                 if flows.trips[rows].sum() >= 8:
                     best = min(best, tree.size[a] + tree.size[b])
             cost.append(best)

@@ -6,10 +6,10 @@ import h3.api.basic_int as h3_int
 import numpy as np
 import pytest
 
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
 from flowveil.methods.odkanon import odkanon
-from flowveil.release.release import Release
+from flowveil.publishing.release import Release
 from flowveil.zoning.h3 import h3_hierarchy
 from reference.measures import distances
 
@@ -17,10 +17,15 @@ from reference.measures import distances
 def city(seed: int, n: int = 300, resolution: int = 8) -> Flows:
     rng = np.random.default_rng(seed)
     points = rng.normal((48.85, 2.35), (0.05, 0.08), size=(2, n, 2))
-    cells = [[h3_int.latlng_to_cell(lat, lon, resolution) for lat, lon in end] for end in points.tolist()]
+    cells = [
+        [h3_int.latlng_to_cell(lat, lon, resolution) for lat, lon in end] for end in points.tolist()
+    ]
     ends = [np.unique(np.array(c, dtype=np.uint64), return_inverse=True) for c in cells]
     return Flows.from_pairs(
-        ends[0][1], ends[1][1], origins=h3_hierarchy(ends[0][0]), destinations=h3_hierarchy(ends[1][0])
+        ends[0][1],
+        ends[1][1],
+        origins=h3_hierarchy(ends[0][0]),
+        destinations=h3_hierarchy(ends[1][0]),
     )
 
 
@@ -38,11 +43,13 @@ def test_distance_is_the_mean_over_both_ends_of_every_trip(seed):
         np.average((metres - mean) ** 2, weights=weight) ** 0.5
     )
     repeated = np.sort(np.repeat(metres, weight.astype(int)))
-    assert got["generalization_distance_median_m"] == pytest.approx(repeated[(len(repeated) - 1) // 2])
+    assert got["generalization_distance_median_m"] == pytest.approx(
+        repeated[(len(repeated) - 1) // 2]
+    )
 
 
 def test_unpublished_map_has_no_distance():
-    from flowveil.hierarchy import Hierarchy
+    from flowveil.core.hierarchy import Hierarchy
 
     tree, _ = Hierarchy.from_parents([-1, 0, 0], np.array(["all", "a", "b"]))
     flows = Flows.from_pairs([0, 1], [1, 0], [9, 9], origins=tree, destinations=tree)

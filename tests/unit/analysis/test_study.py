@@ -9,11 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import flowveil
-from flowveil.analysis.experiment import Settings
-from flowveil.analysis.study import run_study, study_settings
-from flowveil.cli import main
-from flowveil.engines import read_slices
-from flowveil.errors import OutputError, ParameterError
+from flowveil.analysis.study import run_study
+from flowveil.apps.cli import main
+from flowveil.core.errors import OutputError, ParameterError
+from flowveil.reading.engines import read_slices
 from samples.processes import in_this_process
 from samples.segmented import survey
 
@@ -49,21 +48,20 @@ def test_all_runs_are_in_the_tables_and_done_only_once(flows, tmp_path: Path):
     assert "Table 1." in page
     assert page.count("<table") == text.count("**Table")
     # Each segment against everybody, by the numbers of the tidy table.
-    kept = {(r["segment"], r["method"]): r for r in found.rows if r["protect"] == "trips" and r["basis"] == "trips"}
-    ratio = kept["F", "oigh"]["generalization_distance_m"] / kept[None, "oigh"]["generalization_distance_m"]
+    kept = {
+        (r["segment"], r["method"]): r
+        for r in found.rows
+        if r["protect"] == "trips" and r["basis"] == "trips"
+    }
+    ratio = (
+        kept["F", "oigh"]["generalization_distance_m"]
+        / kept[None, "oigh"]["generalization_distance_m"]
+    )
     coarser = text[text.index("Accuracy of each segment by sex") :]
     line = next(line for line in coarser.splitlines() if "OIGH" in line and "| F |" in line)
     assert line.split("|")[-4].strip() == f"{ratio:,.2f}"
     assert r"\begin{tabular}" in (out / "tables.tex").read_text("utf-8")
     assert "SECRET" not in text
-
-
-@pytest.mark.usefixtures("one_process")
-def test_perturbed_counts_are_studied_without_a_key(flows, tmp_path: Path):
-    assert {"cellkey", "rounding"} <= set(study_settings(flows, Settings()).methods)
-    found = run_study(flows, tmp_path / "study", methods=["cellkey", "rounding"], protections=["trips"], k=5)
-    assert {(row["method"], row["status"]) for row in found.rows} == {("cellkey", "done"), ("rounding", "done")}
-    assert "Cell keys" in (tmp_path / "study" / "tables.md").read_text("utf-8")
 
 
 @pytest.mark.slow
@@ -76,7 +74,9 @@ def test_a_run_that_is_late_is_not_available_and_tried_again_with_more_time(tmp_
     )
     assert {row["status"] for row in late.rows} == {"timed out"}
     assert "N/A" in (out / "tables.md").read_text("utf-8")
-    done = flowveil.run_study(flows, out, resolution=7, methods=["odkanon"], protections=["trips"], k=5, time_limit=120)
+    done = flowveil.run_study(
+        flows, out, resolution=7, methods=["odkanon"], protections=["trips"], k=5, time_limit=120
+    )
     assert {row["status"] for row in done.rows} == {"done"}
 
 
@@ -95,7 +95,13 @@ def test_what_cannot_be_studied_is_refused(flows, tmp_path: Path):
 @pytest.mark.usefixtures("one_process")
 def test_from_trips_in_one_call(tmp_path: Path):
     found = flowveil.run_study(
-        survey(300), tmp_path / "study", by="sex", resolution=6, methods=["oigh"], protections=["people"], k=3
+        survey(300),
+        tmp_path / "study",
+        by="sex",
+        resolution=6,
+        methods=["oigh"],
+        protections=["people"],
+        k=3,
     )
     assert {row["segment"] for row in found.rows} == {None, "F", "M", "X"}
     with pytest.raises(ParameterError, match="read already"):
@@ -109,7 +115,16 @@ def test_an_interrupted_study_says_that_its_runs_are_kept(tmp_path: Path, monkey
     monkeypatch.setattr("flowveil.analysis.study.run_study", interrupted)
     pq.write_table(survey(300), tmp_path / "trips.parquet")
     with pytest.raises(SystemExit) as ended:
-        main(["study", str(tmp_path / "trips.parquet"), "--by", "sex", "--out", str(tmp_path / "study")])
+        main(
+            [
+                "study",
+                str(tmp_path / "trips.parquet"),
+                "--by",
+                "sex",
+                "--out",
+                str(tmp_path / "study"),
+            ]
+        )
     assert ended.value.code == 130
     assert "kept" in capsys.readouterr().err
 

@@ -19,7 +19,10 @@ def test_runs_that_another_beats_in_both_are_not_on_the_front() -> None:
 
 def test_the_verdict_names_the_finest_within_the_limit_and_runs_above_it() -> None:
     lines = verdict(RUNS, 0.1)
-    expected = "Of the runs that suppress at most 10%, fine is the finest: an error of 40 tiles, with 90.0%"
+    expected = (
+        "Of the runs that suppress at most 10%, fine is the finest: an error of 40 tiles, with"
+        " 90.0%"
+    )
     assert lines[0].startswith(expected)
     assert any(line.startswith("suppression suppresses 98% of the volume") for line in lines)
     assert verdict(RUNS[3:], 0.1)[0] == "No run suppresses at most 10%."

@@ -24,13 +24,20 @@ def trips_of(rows):
 
 
 def test_by_hand_with_and_without_times():
-    """Ann and Bob share their home and work; Ann alone goes to place 3, and leaves an hour earlier."""
+    """Ann and Bob share their home and work.
+
+    Ann alone goes to place 3, and leaves an hour earlier.
+    """
     rows = [("ann", 1, 2, 7), ("bob", 1, 2, 8), ("ann", 2, 3, 17), ("bob", 2, 1, 17)]
-    one, two, three = uniqueness(flowveil.read_trips(trips_of([row[:3] for row in rows]), person="person"))
+    one, two, three = uniqueness(
+        flowveil.read_trips(trips_of([row[:3] for row in rows]), person="person")
+    )
     assert (one.people, two.people, three.people) == (2, 2, 1)
     assert not one.timed
     assert three.share == 1.0
-    folded = flowveil.read_slices(trips_of(rows), person="person", time="time", every="hour").folded()
+    folded = flowveil.read_slices(
+        trips_of(rows), person="person", time="time", every="hour"
+    ).folded()
     timed = uniqueness(folded)
     assert timed[0].timed
     assert timed[1].share == 1.0
@@ -48,7 +55,12 @@ def test_against_every_choice_of_places():
         able = {who: own for who, own in places.items() if len(own) >= found.known}
         assert (found.people, found.sampled) == (len(able), len(able))
         chances = [
-            np.mean([sum(set(c) <= other for other in places.values()) == 1 for c in combinations(own, found.known)])
+            np.mean(
+                [
+                    sum(set(c) <= other for other in places.values()) == 1
+                    for c in combinations(own, found.known)
+                ]
+            )
             for own in able.values()
         ]
         assert found.low <= np.mean(chances) <= found.high
@@ -58,12 +70,17 @@ def test_the_order_of_rows_and_the_names_leave_no_trace():
     rng = np.random.default_rng(4)
     rows = [(int(i), *rng.integers(0, 12, 2).tolist()) for i in rng.integers(0, 60, 200)]
     renamed = [(f"x{99 - who}", *ends) for who, *ends in reversed(rows)]
-    first, second = (uniqueness(flowveil.read_trips(trips_of(r), person="person"), sample=20) for r in (rows, renamed))
+    first, second = (
+        uniqueness(flowveil.read_trips(trips_of(r), person="person"), sample=20)
+        for r in (rows, renamed)
+    )
     assert first == second
 
 
 def test_describe_states_uniqueness_and_names_no_person():
-    found = flowveil.describe(flowveil.read_trips(trips_of([("SECRET", 1, 2), ("bob", 1, 3)]), person="person"), k=5)
+    found = flowveil.describe(
+        flowveil.read_trips(trips_of([("SECRET", 1, 2), ("bob", 1, 3)]), person="person"), k=5
+    )
     assert any("known place" in line for line in found.lines())
     assert "SECRET" not in str(found.to_dict())
 

@@ -47,14 +47,19 @@ def test_where_rounding_could_decide_more_bits_do():
     word = int(chance * 2**64)
     for after, kept in ((0, True), (2**64 - 1, False)):
         words = [after, word]
-        assert law._keeps(np.array([2]), lambda n, w=words: np.array([w.pop()] * n, np.uint64)).tolist() == [kept]
+        assert law._keeps(
+            np.array([2]), lambda n, w=words: np.array([w.pop()] * n, np.uint64)
+        ).tolist() == [kept]
         assert words == []
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-9), (1.0, 1e-6), (5.0, 1e-3), (20.0, 0.01)])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0.1, 1e-9), (1.0, 1e-6), (5.0, 1e-3), (20.0, 0.01)]
+)
 def test_rho_keeps_the_promise_and_is_hardly_smaller_than_it_must_be(epsilon, delta):
     rho = largest_rho(epsilon, delta)
-    # Better than the simple conversion, and never beyond what noise of one step, whose δ is known exactly, allows.
+    # Better than the simple conversion, and never beyond what noise of one step, whose δ is known
+    # exactly, allows.
     assert rho + 2 * math.sqrt(rho * math.log(1 / delta)) > epsilon
     sigma = 1 / math.sqrt(2 * rho)
     exact = stats.norm.cdf(1 / (2 * sigma) - epsilon * sigma)

@@ -1,6 +1,7 @@
 """The sampler has the discrete Laplace law, not something near it.
 
-Goodness-of-fit tests reject a right sampler once in ten thousand million runs: chance is what they test.
+Goodness-of-fit tests reject a right sampler once in ten thousand million runs: chance is what they
+test.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from flowveil.methods.discrete_noise import DiscreteLaplace, Geometric, first_bits, repeatable_bits, system_bits
+from flowveil.methods.discrete_noise import (
+    DiscreteLaplace,
+    Geometric,
+    first_bits,
+    repeatable_bits,
+    system_bits,
+)
 from reference.goodness import FALSE_ALARM, fit, laplace_law
 from reference.laplace import chance
 from reference.opendp_noise import opendp_laplace
@@ -33,7 +40,8 @@ def test_the_exact_sampler_draws_from_the_distribution(scale):
 
 
 def test_the_test_finds_samplers_that_only_come_near():
-    """Rounded continuous noise, a scale that is 10 % off, and noise with a mean of zero but a wrong shape."""
+    """Rounded continuous noise, a scale that is 10 % off, and noise with a mean of zero but a wrong
+    shape."""
     rng = np.random.default_rng(1)
     near = {
         1.0: np.rint(rng.laplace(scale=1.0, size=20_000)),
@@ -46,7 +54,8 @@ def test_the_test_finds_samplers_that_only_come_near():
 
 @scales
 def test_positive_noise_of_empty_pairs_follows_the_distribution(scale):
-    """Numbers, values, places and gaps of the draws above zero are those of a draw for each pair."""
+    """Numbers, values, places and gaps of the draws above zero are those of a draw for each
+    pair."""
     n = 600_000
     law = DiscreteLaplace(Fraction(scale))
     place, value = law.positives(n, system_bits)
@@ -87,7 +96,8 @@ def test_a_draw_beyond_the_table_goes_on():
 
 @pytest.mark.parametrize("scale", [Fraction(1, 20), Fraction(1), Fraction(1000), Fraction(10**6)])
 def test_a_draw_takes_a_few_words_whatever_the_scale(scale):
-    """Time is random words: at most a look-up for whole tables and one for the rest, on either side."""
+    """Time is random words: at most a look-up for whole tables and one for the rest, on either
+    side."""
     words = 0
 
     def counted(n: int) -> np.ndarray:
@@ -116,7 +126,9 @@ def test_nothing_above_zero_where_epsilon_is_huge():
     assert len(place) == len(value) == 0
 
 
-@pytest.mark.parametrize("scale", [Fraction(1), Fraction(20), Fraction(73, 10), Fraction(1, 30), Fraction(10**6)])
+@pytest.mark.parametrize(
+    "scale", [Fraction(1), Fraction(20), Fraction(73, 10), Fraction(1, 30), Fraction(10**6)]
+)
 def test_tables_hold_the_first_64_bits_of_the_probabilities(scale):
     law = DiscreteLaplace(scale)
     with localcontext(prec=300):
@@ -168,4 +180,6 @@ def test_deviation_and_share():
         reach = range(-int(100 * scale) - 10, int(100 * scale) + 11)
         variance = sum(x * x * chance(x, scale) for x in reach)
         assert law.standard_deviation == pytest.approx(variance**0.5, rel=1e-9)
-        assert law.positive_share == pytest.approx(sum(chance(x, scale) for x in reach if x > 0), rel=1e-9)
+        assert law.positive_share == pytest.approx(
+            sum(chance(x, scale) for x in reach if x > 0), rel=1e-9
+        )

@@ -1,11 +1,13 @@
 """The promise itself, measured: how much likelier a release is with a person than without.
 
-One release holds thousands of small worlds. Each has a pair of zones that ten people use and a pair that is never used;
-in a second input, one more person uses both, forty times each, far more than the bound allows. Worlds share neither
-pairs nor people, so one release runs the real mechanism once in each world. Whatever an attacker looks
-for may be at most exp(ε) times as frequent with that person as without, plus δ, and the other way round.
+One release holds thousands of small worlds. Each has a pair of zones that ten people use and a pair
+that is never used; in a second input, one more person uses both, forty times each, far more than
+the bound allows. Worlds share neither pairs nor people, so one release runs the real mechanism once
+in each world. Whatever an attacker looks for may be at most exp(ε) times as frequent with that
+person as without, plus δ, and the other way round.
 
-A right mechanism fails here once in ten thousand million runs. That a wrong one fails is tested as well.
+A right mechanism fails here once in ten thousand million runs. That a wrong one fails is tested as
+well.
 """
 
 from __future__ import annotations
@@ -29,14 +31,19 @@ Worlds = tuple[np.ndarray, np.ndarray]
 
 
 def star(n: int) -> Hierarchy:
-    return Hierarchy.from_parents([-1] + [0] * n, np.array(["all", *(f"t{i:04d}" for i in range(n))]))[0]
+    return Hierarchy.from_parents(
+        [-1] + [0] * n, np.array(["all", *(f"t{i:04d}" for i in range(n))])
+    )[0]
 
 
 TREE = star(SIDE)
 
 
 def flows_with(person: bool, *, as_many: bool = False) -> Flows:
-    """All worlds, with the one more person in each or without; ``as_many``: counted as if each trip were another's."""
+    """All worlds, with the one more person in each or without.
+
+    ``as_many``: counted as if each trip were another's.
+    """
     world = np.arange(WORLDS)
     used, unused = 2 * world, 2 * world + 1
     pair = [np.repeat(used, 10)]
@@ -56,18 +63,25 @@ def flows_with(person: bool, *, as_many: bool = False) -> Flows:
 
 
 def released(flows: Flows, **options) -> Worlds:
-    """What is published of the used and of the unused pair of each world; zero where a pair is not listed."""
+    """What is published of the used and of the unused pair of each world.
+
+    Zero where a pair is not listed.
+    """
     release = anonymize(flows, "laplace", bound=BOUND, **options)
     zones = [
-        z.codes(np.arange(len(z), dtype=np.int32)) for z in (release.plan.origin_zones, release.plan.destination_zones)
+        z.codes(np.arange(len(z), dtype=np.int32))
+        for z in (release.plan.origin_zones, release.plan.destination_zones)
     ]
     place = [np.searchsorted(TREE.code[TREE.leaf_node], z) for z in zones]
     matrix = np.zeros((SIDE, SIDE), dtype=np.int64)
-    matrix[place[0][release.cells.origin], place[1][release.cells.destination]] = release.cells.trips
+    matrix[place[0][release.cells.origin], place[1][release.cells.destination]] = (
+        release.cells.trips
+    )
     return matrix.ravel()[::2], matrix.ravel()[1::2]
 
 
-#: What an attacker may look for in the used and the unused pair of a world. Without noise they have 20 trips and none.
+#: What an attacker may look for in the used and the unused pair of a world. Without noise they have
+#: 20 trips and none.
 EVENTS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "the used pair is large": lambda used, _: used >= 21,
     "the used pair is small": lambda used, _: used <= 20,
@@ -80,26 +94,35 @@ EVENTS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 
 def measured(one: Worlds, other: Worlds, delta: float = 0.0) -> tuple[float, str]:
-    with_person, without = ({name: event(*worlds) for name, event in EVENTS.items()} for worlds in (one, other))
+    with_person, without = (
+        {name: event(*worlds) for name, event in EVENTS.items()} for worlds in (one, other)
+    )
     return certified_epsilon(with_person, without, delta)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.5])
 def test_all_pairs(epsilon):
-    runs = [released(flows_with(person), epsilon=epsilon, region="observed") for person in (True, False)]
+    runs = [
+        released(flows_with(person), epsilon=epsilon, region="observed") for person in (True, False)
+    ]
     # Sharp enough to see half of the loss.
     assert epsilon / 2 < measured(*runs)[0] <= epsilon
 
 
 def test_noise_of_a_scale_divided_by_one_and_a_half_is_noticed():
     epsilon = 1.5
-    runs = [released(flows_with(person), epsilon=1.5 * epsilon, region="observed") for person in (True, False)]
+    runs = [
+        released(flows_with(person), epsilon=1.5 * epsilon, region="observed")
+        for person in (True, False)
+    ]
     assert measured(*runs)[0] > epsilon
 
 
 def test_from_a_threshold():
     epsilon, delta = 1.0, 0.01
-    with_person, without = (released(flows_with(p), epsilon=epsilon, delta=delta) for p in (True, False))
+    with_person, without = (
+        released(flows_with(p), epsilon=epsilon, delta=delta) for p in (True, False)
+    )
     assert measured(with_person, without, delta)[0] <= epsilon
     # A pair of that person alone shows with probability δ at most.
     shown = int((with_person[1] > 0).sum())

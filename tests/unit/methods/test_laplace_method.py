@@ -1,4 +1,5 @@
-"""Laplace as a method: the noise that reaches the table, the zones it covers, and what it refuses."""
+"""Laplace as a method: the noise that reaches the table, the zones it covers, and what it
+refuses."""
 
 from __future__ import annotations
 
@@ -12,9 +13,18 @@ import pyarrow as pa
 import pytest
 
 from conftest import trip_table
-from flowveil import Flows, Hierarchy, InfeasibleError, NoisyRelease, ParameterError, anonymize, read_trips, read_zones
-from flowveil.cli import main
-from flowveil.flows import Cells, People
+from flowveil import (
+    Flows,
+    Hierarchy,
+    InfeasibleError,
+    NoisyRelease,
+    ParameterError,
+    anonymize,
+    read_trips,
+    read_zones,
+)
+from flowveil.apps.cli import main
+from flowveil.core.flows import Cells, People
 from flowveil.methods import METHODS
 from flowveil.methods.epsilon import WeakPromiseWarning
 from flowveil.methods.noise_guarantee import bounded_trips
@@ -26,7 +36,9 @@ REGION = h3.cell_to_parent(PARIS, 5)
 
 
 def star(n: int) -> Hierarchy:
-    return Hierarchy.from_parents([-1] + [0] * n, np.array(["all", *(f"t{i:04d}" for i in range(n))]))[0]
+    return Hierarchy.from_parents(
+        [-1] + [0] * n, np.array(["all", *(f"t{i:04d}" for i in range(n))])
+    )[0]
 
 
 def full_table(n: int, trips: np.ndarray) -> Flows:
@@ -42,26 +54,37 @@ def matrix_of(release: NoisyRelease) -> np.ndarray:
     return out
 
 
-# ---- noise ---------------------------------------------------------------------------------------------------------
+# ---- noise ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 0.25])
 def test_noise_in_the_published_table_follows_the_distribution(epsilon):
-    """Counts so large that nothing is clamped: published minus true is the noise, as drawn by OpenDP."""
+    """Counts so large that nothing is clamped.
+
+    Published minus true is the noise, as drawn by OpenDP.
+    """
     n, count = 140, 1000
-    release = anonymize(full_table(n, np.full(n * n, count)), "laplace", epsilon=epsilon, region="observed")
+    release = anonymize(
+        full_table(n, np.full(n * n, count)), "laplace", epsilon=epsilon, region="observed"
+    )
     noise = matrix_of(release).ravel() - count
     assert fit(noise, laplace_law(1 / epsilon)) > FALSE_ALARM
 
 
 def test_empty_pairs_and_pairs_with_trips_have_the_same_noise():
-    """Half of the pairs have one trip: clamped at zero, both halves follow the law shifted by their count."""
+    """Half of the pairs have one trip: clamped at zero, both halves follow the law shifted by their
+    count."""
     n = 200
     trips = (np.arange(n * n) % 2).astype(np.int64)
-    noisy = matrix_of(anonymize(full_table(n, trips), "laplace", epsilon=0.5, region="observed")).ravel()
+    noisy = matrix_of(
+        anonymize(full_table(n, trips), "laplace", epsilon=0.5, region="observed")
+    ).ravel()
     law = laplace_law(2.0)
     for count in (0, 1):
-        assert fit(noisy[trips == count], {x + count: p for x, p in law.items() if x + count >= 1}) > FALSE_ALARM
+        assert (
+            fit(noisy[trips == count], {x + count: p for x, p in law.items() if x + count >= 1})
+            > FALSE_ALARM
+        )
 
 
 def test_a_large_domain_is_worked_on_in_parts(monkeypatch):
@@ -72,13 +95,17 @@ def test_a_large_domain_is_worked_on_in_parts(monkeypatch):
     noisy = matrix_of(anonymize(flows, "laplace", epsilon=1, region="observed")).ravel()
     has_trips = np.arange(n * n) % 17 == 0
     assert noisy[has_trips].min() > 400
-    assert fit(noisy[~has_trips], {x: p for x, p in laplace_law(1.0).items() if x >= 1}) > FALSE_ALARM
+    assert (
+        fit(noisy[~has_trips], {x: p for x, p in laplace_law(1.0).items() if x >= 1}) > FALSE_ALARM
+    )
 
 
 def test_noise_grows_with_the_bound():
     flows = read_trips(trip_table(400), resolution=9)
     for bound in (1, 30):
-        promise = anonymize(flows, "laplace", epsilon=2, bound=bound, region=REGION, level=7).guarantee
+        promise = anonymize(
+            flows, "laplace", epsilon=2, bound=bound, region=REGION, level=7
+        ).guarantee
         assert promise.scale == bound / 2
 
 
@@ -102,7 +129,7 @@ def test_the_scale_is_never_smaller_than_promised():
             assert Fraction(noise_scale(bound, epsilon)) * Fraction(epsilon) >= bound
 
 
-# ---- full and thresholded --------------------------------------------------------------------------------------------
+# ---- full and thresholded ------------------------------------------------------------------------
 
 
 def test_all_pairs_publish_empty_ones_and_a_threshold_none():
@@ -130,7 +157,9 @@ def test_a_person_alone_stays_below_the_threshold():
 
 def codes_of(release: NoisyRelease) -> set[tuple[str, str]]:
     table = release.flows
-    return set(zip(table["origin_zone"].to_pylist(), table["destination_zone"].to_pylist(), strict=True))
+    return set(
+        zip(table["origin_zone"].to_pylist(), table["destination_zone"].to_pylist(), strict=True)
+    )
 
 
 def pairs_at(flows: Flows, level: int) -> set[tuple[str, str]]:
@@ -141,12 +170,14 @@ def pairs_at(flows: Flows, level: int) -> set[tuple[str, str]]:
     return set(zip(*ends, strict=True))
 
 
-# ---- the unit --------------------------------------------------------------------------------------------------------
+# ---- the unit ------------------------------------------------------------------------------------
 
 
 def test_without_persons_the_unit_is_a_trip():
     table = trip_table(400).drop(["person_id"])
-    release = anonymize(read_trips(table, resolution=9), "laplace", epsilon=1, region=REGION, level=7)
+    release = anonymize(
+        read_trips(table, resolution=9), "laplace", epsilon=1, region=REGION, level=7
+    )
     assert release.guarantee.unit == "trip"
     assert release.guarantee.bound == 1
     assert "each single trip" in repr(release)
@@ -154,12 +185,18 @@ def test_without_persons_the_unit_is_a_trip():
 
 def test_trips_of_unknown_persons_and_beyond_the_bound_are_not_counted():
     trips, person = np.array([1000, 3, 500]), np.array([-1, 0, 1])
-    flows = Flows.from_pairs(np.arange(3), np.arange(3), trips, origins=star(3), destinations=star(3), person=person)
+    flows = Flows.from_pairs(
+        np.arange(3), np.arange(3), trips, origins=star(3), destinations=star(3), person=person
+    )
     release = anonymize(flows, "laplace", epsilon=20, bound=10, region="observed")
     noisy = matrix_of(release)
     assert noisy[0, 0] < 10
     assert noisy[2, 2] < 20
-    assert release.left_out == {"outside the region": 0, "of unknown persons": 1000, "beyond the bound": 490}
+    assert release.left_out == {
+        "outside the region": 0,
+        "of unknown persons": 1000,
+        "beyond the bound": 490,
+    }
 
 
 def test_a_bound_keeps_trips_from_all_over_a_persons_rows():
@@ -174,12 +211,20 @@ def test_a_bound_keeps_trips_from_all_over_a_persons_rows():
 def test_flows_that_do_not_know_a_persons_trips_are_refused():
     flows = full_table(3, np.ones(9, np.int64))
     people = People(cell=np.arange(9, dtype=np.int32), person=np.zeros(9, np.int32))
-    blind = Flows(flows.origin, flows.destination, flows.trips, None, people, origins=star(3), destinations=star(3))
+    blind = Flows(
+        flows.origin,
+        flows.destination,
+        flows.trips,
+        None,
+        people,
+        origins=star(3),
+        destinations=star(3),
+    )
     with pytest.raises(ValueError, match="the trips of each person"):
         anonymize(blind, "laplace", epsilon=1, bound=2, region="observed")
 
 
-# ---- the zones -------------------------------------------------------------------------------------------------------
+# ---- the zones -----------------------------------------------------------------------------------
 
 
 def test_zones_are_those_of_the_region_seen_or_not():
@@ -200,7 +245,12 @@ def test_trips_outside_the_region_are_left_out():
     assert release.left_out["outside the region"] > 0
     inside = h3.cell_to_children(h3.cell_to_parent(PARIS, 7), 8)
     mixed = anonymize(
-        flows, "laplace", epsilon=1, bound=5, region=f"{h3.cell_to_parent(PARIS, 7)}, {inside[0]}", level=8
+        flows,
+        "laplace",
+        epsilon=1,
+        bound=5,
+        region=f"{h3.cell_to_parent(PARIS, 7)}, {inside[0]}",
+        level=8,
     )
     assert mixed.guarantee.domain["zones"] == 7
 
@@ -216,7 +266,9 @@ def test_several_levels_of_tiles():
 
 
 def test_a_pentagon_region():
-    tiles = np.sort(np.array([int(c, 16) for c in h3.cell_to_children("8009fffffffffff", 3)], dtype=np.uint64))
+    tiles = np.sort(
+        np.array([int(c, 16) for c in h3.cell_to_children("8009fffffffffff", 3)], dtype=np.uint64)
+    )
     tree = h3_hierarchy(tiles)
     o = np.arange(0, tree.n_tiles, 7)
     flows = Flows.from_pairs(o, o, origins=tree, destinations=tree)
@@ -229,7 +281,9 @@ def test_a_pentagon_region():
 def zoned():
     """Trips on three of six zones; the map has two sectors."""
     where = read_zones(
-        pa.table({"sector": ["N", "N", "N", "S", "S", "S"], "zone": ["3", "20", "1", "40", "5", "6"]}),
+        pa.table(
+            {"sector": ["N", "N", "N", "S", "S", "S"], "zone": ["3", "20", "1", "40", "5", "6"]}
+        ),
         levels=["sector", "zone"],
     )
     trips = pa.table({"o": ["3", "3", "20"] * 40, "d": ["20", "5", "5"] * 40})
@@ -240,7 +294,10 @@ def test_the_zones_of_a_users_map_are_its_own(zoned):
     seen: set[str] = set()
     for _ in range(30):
         release = anonymize(zoned, "laplace", epsilon=0.5)
-        assert release.flows.sort_by([("origin_zone", "ascending"), ("destination_zone", "ascending")]) == release.flows
+        assert (
+            release.flows.sort_by([("origin_zone", "ascending"), ("destination_zone", "ascending")])
+            == release.flows
+        )
         seen |= set(release.zones["zone"].to_pylist())
     assert seen == {"3", "20", "1", "40", "5", "6"}
     assert release.guarantee.domain == {
@@ -253,7 +310,9 @@ def test_the_zones_of_a_users_map_are_its_own(zoned):
 
 def test_levels_and_regions_of_a_users_map(zoned):
     sectors = anonymize(zoned, "laplace", epsilon=5, level=0)
-    counts = {(r["origin_zone"], r["destination_zone"]): r["trips"] for r in sectors.flows.to_pylist()}
+    counts = {
+        (r["origin_zone"], r["destination_zone"]): r["trips"] for r in sectors.flows.to_pylist()
+    }
     assert abs(counts["N", "N"] - 40) < 20
     assert abs(counts["N", "S"] - 80) < 20
     assert set(sectors.zones["tiles"].to_pylist()) == {3}
@@ -273,10 +332,12 @@ def test_observed_zones_are_marked_and_count_the_tiles_of_the_map(zoned):
     assert release.guarantee.domain["zones_from_data"] is True
     # Trips are on fewer tiles.
     assert set(release.zones["tiles"].to_pylist()) == {3}
-    assert not anonymize(zoned, "laplace", epsilon=1, delta=1e-3).guarantee.domain["zones_from_data"]
+    assert not anonymize(zoned, "laplace", epsilon=1, delta=1e-3).guarantee.domain[
+        "zones_from_data"
+    ]
 
 
-# ---- measures --------------------------------------------------------------------------------------------------------
+# ---- measures ------------------------------------------------------------------------------------
 
 
 def test_measures_are_those_of_the_papers():
@@ -284,7 +345,9 @@ def test_measures_are_those_of_the_papers():
     n = 12
     trips = np.zeros(n * n, np.int64)
     trips[::5] = 3
-    release = anonymize(full_table(n, trips), "laplace", epsilon=1, region="observed", unsafe_seed_for_tests=4)
+    release = anonymize(
+        full_table(n, trips), "laplace", epsilon=1, region="observed", unsafe_seed_for_tests=4
+    )
     noisy = np.zeros((n, n))
     names = {f"t{i:04d}": i for i in range(n)}
     for row in release.flows.to_pylist():
@@ -292,7 +355,9 @@ def test_measures_are_those_of_the_papers():
     true = trips.reshape(n, n)
     m = release.metrics()["trips"]
     assert m["reconstruction_loss"] == pytest.approx(np.abs(noisy - true).sum() / true.sum())
-    assert m["distribution_distance"] == pytest.approx(np.abs(noisy / noisy.sum() - true / true.sum()).sum())
+    assert m["distribution_distance"] == pytest.approx(
+        np.abs(noisy / noisy.sum() - true / true.sum()).sum()
+    )
     assert m["suppressed_share"] == pytest.approx(1 - noisy.sum() / true.sum())
     assert m["published_trips"] == noisy.sum()
     assert m["c_avg"] is None
@@ -308,7 +373,7 @@ def test_noise_on_a_sparse_matrix_adds_volume():
     assert m["reconstruction_loss"] > 2
 
 
-# ---- refusals --------------------------------------------------------------------------------------------------------
+# ---- refusals ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -329,9 +394,18 @@ def test_noise_on_a_sparse_matrix_adds_volume():
         ({"epsilon": 1, "bound": 5, "region": "Paris"}, "not an H3 cell"),
         ({"epsilon": 1, "bound": 5, "region": REGION, "level": 4}, "finer than the zones"),
         ({"epsilon": 1, "bound": 5, "region": REGION, "level": "seven"}, "level"),
-        ({"epsilon": 1, "bound": 5, "region": h3.cell_to_parent(REGION, 0)}, "more than can be listed"),
-        ({"epsilon": 1, "bound": 5, "region": h3.cell_to_parent(REGION, 4)}, "noise alone would publish"),
-        ({"epsilon": 1, "bound": 5, "region": REGION, "unsafe_seed_for_tests": -1}, "unsafe_seed_for_tests"),
+        (
+            {"epsilon": 1, "bound": 5, "region": h3.cell_to_parent(REGION, 0)},
+            "more than can be listed",
+        ),
+        (
+            {"epsilon": 1, "bound": 5, "region": h3.cell_to_parent(REGION, 4)},
+            "noise alone would publish",
+        ),
+        (
+            {"epsilon": 1, "bound": 5, "region": REGION, "unsafe_seed_for_tests": -1},
+            "unsafe_seed_for_tests",
+        ),
         ({"epsilon": 1, "bound": 5, "region": REGION, "epsilom": 2}, "no option 'epsilom'"),
     ],
     ids=str,
@@ -344,7 +418,7 @@ def test_options_out_of_range_are_refused(options, words):
 
 def test_a_bound_without_persons_is_refused():
     flows = read_trips(trip_table(100).drop(["person_id"]), resolution=9)
-    with pytest.raises(ParameterError, match="no person column"):
+    with pytest.raises(ParameterError, match="persons are not known"):
         anonymize(flows, "laplace", epsilon=1, bound=5, region=REGION, level=7)
 
 
@@ -360,21 +434,26 @@ def test_options_are_read_from_text():
 def test_a_seed_repeats():
     flows = read_trips(trip_table(400), resolution=9)
     asked = {"epsilon": 1, "bound": 5, "region": REGION, "level": 7}
-    one, two, other = (anonymize(flows, "laplace", **asked, unsafe_seed_for_tests=s) for s in (1, 1, 2))
+    one, two, other = (
+        anonymize(flows, "laplace", **asked, unsafe_seed_for_tests=s) for s in (1, 1, 2)
+    )
     assert one.flows == two.flows
     assert one.flows != other.flows
     free = [anonymize(flows, "laplace", **asked).flows for _ in range(2)]
     assert free[0] != free[1]
 
 
-def test_cells_after_a_merge_do_not_know_trips_of_persons():
+def test_persons_keep_their_trips_through_a_merge():
     flows = read_trips(trip_table(200), resolution=9)
-    merged: Cells = flows.merge(np.zeros(len(flows), np.int32), np.zeros(len(flows), np.int32), 1, 1).cells
+    merged: Cells = flows.merge(
+        np.zeros(len(flows), np.int32), np.zeros(len(flows), np.int32), 1, 1
+    ).cells
     assert flows.people.trips.sum() == flows.trips.sum()
-    assert merged.people.trips is None
+    assert merged.people.trips.sum() == flows.trips.sum()
+    assert len(np.unique(merged.people.person)) == len(merged.people.person)
 
 
-# ---- which epsilon is a promise --------------------------------------------------------------------------------------
+# ---- which epsilon is a promise ------------------------------------------------------------------
 
 
 def test_a_large_epsilon_is_refused_and_a_weak_one_warned_of():

@@ -1,8 +1,11 @@
-"""What a reader who knows the procedure learns from the choice of zones: the figures of the threat model.
+"""What a reader who knows the procedure learns from the choice of zones.
 
-A map of four origin tiles a, b | c, d below two parents, and one destination; 0 to 5 trips from each tile, not all 0:
-1,295 worlds. Two worlds with the same published table cannot be distinguished. In how many worlds does every world with
-the same table have the same number of trips, 1 or 2 where k = 3, from some tile?
+The figures of the threat model.
+
+A map of four origin tiles a, b | c, d below two parents, and one destination; 0 to 5 trips from
+each tile, not all 0: 1,295 worlds. Two worlds with the same published table cannot be
+distinguished. In how many worlds does every world with the same table have the same number of
+trips, 1 or 2 where k = 3, from some tile?
 """
 
 from __future__ import annotations
@@ -15,10 +18,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flowveil.errors import InfeasibleError
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Hierarchy
+from flowveil.core.errors import InfeasibleError
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
+from flowveil.core.hierarchy import Hierarchy
 from flowveil.methods import find_method
 
 K = 3
@@ -36,7 +39,13 @@ def tree_of(seen: tuple[int, ...]) -> Hierarchy:
         below = [i for i in BELOW[name] if i in seen]
         if below:
             parent, code = [*parent, 0], [*code, name]
-            parent, code = [*parent, *[len(code) - 1] * len(below)], [*code, *("abcd"[i] for i in below)]
+            parent, code = (
+                [*parent, *[len(code) - 1] * len(below)],
+                [
+                    *code,
+                    *("abcd"[i] for i in below),
+                ],
+            )
     return Hierarchy.from_parents(parent, np.array(code))[0]
 
 
@@ -47,7 +56,9 @@ def flows_of(world: np.ndarray) -> Flows:
     tile = np.flatnonzero(world)
     n = len(tile)
     origins = tree_of(tuple(tile.tolist()))
-    return Flows.from_pairs(np.arange(n), np.zeros(n, int), world[tile], origins=origins, destinations=THERE)
+    return Flows.from_pairs(
+        np.arange(n), np.zeros(n, int), world[tile], origins=origins, destinations=THERE
+    )
 
 
 def table_of(world: np.ndarray, method: str, **options) -> Table | None:
@@ -58,14 +69,19 @@ def table_of(world: np.ndarray, method: str, **options) -> Table | None:
     except InfeasibleError:
         return None
     zones = plan.origin_zones
-    trips = np.bincount(plan.origin_zone[plan.kept], flows.trips[plan.kept], minlength=len(zones)).astype(int)
+    trips = np.bincount(
+        plan.origin_zone[plan.kept], flows.trips[plan.kept], minlength=len(zones)
+    ).astype(int)
     codes = zones.codes(np.arange(len(zones)))
     rows = zip(codes.tolist(), zones.size.tolist(), trips.tolist(), strict=True)
     return tuple(sorted(row for row in rows if row[2] >= K))
 
 
 def turned(world: np.ndarray) -> tuple[tuple[int, ...], dict[str, str]]:
-    """The world with the smaller of two brothers first, on both levels; and what its zones are called in this one."""
+    """The world with the smaller of two brothers first, on both levels.
+
+    And what its zones are called in this one.
+    """
     order = sorted((0, 1), key=lambda i: world[i]), sorted((2, 3), key=lambda i: world[i])
     x, y = sorted(order, key=lambda pair: world[pair].tolist())
     names = {"abcd"[here]: "abcd"[there] for here, there in enumerate((*x, *y))}
@@ -74,13 +90,18 @@ def turned(world: np.ndarray) -> tuple[tuple[int, ...], dict[str, str]]:
 
 
 def tables_of_turned_worlds(method: str, **options) -> list[Table | None]:
-    """The tables of all worlds, where the method decides the same whichever brother comes first: 230 are decided."""
+    """The tables of all worlds, where the method decides the same whichever brother comes first.
+
+    230 are decided.
+    """
     decide = cache(lambda world: table_of(np.array(world), method, **options))
     tables = []
     for world in WORLDS:
         first, names = turned(world)
         table = decide(first)
-        tables.append(None if table is None else tuple(sorted((names[zone], *rest) for zone, *rest in table)))
+        tables.append(
+            None if table is None else tuple(sorted((names[zone], *rest) for zone, *rest in table))
+        )
     return tables
 
 
@@ -91,7 +112,10 @@ def fixed_and_short(worlds: np.ndarray) -> bool:
 
 
 def worlds_of_table(table: Table, *, sizes: bool) -> np.ndarray:
-    """The worlds that fit a table, whatever made it: sums of zones, and fewer than k where nothing is listed."""
+    """The worlds that fit a table, whatever made it.
+
+    Sums of zones, and fewer than k where nothing is listed.
+    """
     fit, listed = np.ones(len(WORLDS), bool), set()
     for zone, size, trips in table:
         inside = WORLDS[:, BELOW[zone]]
@@ -102,13 +126,20 @@ def worlds_of_table(table: Table, *, sizes: bool) -> np.ndarray:
 
 
 def figures(tables: list[Table | None], *, sizes: bool) -> tuple[int, int]:
-    """In how many worlds a short value is determined: by the table and the procedure, and by the table alone."""
+    """In how many worlds a short value is determined.
+
+    By the table and the procedure, and by the table alone.
+    """
     groups = defaultdict(list)
     for world, table in zip(WORLDS, tables, strict=True):
         if table is not None:
             groups[tuple(row if sizes else (row[0], 0, row[2]) for row in table)].append(world)
     known = sum(len(worlds) for worlds in groups.values() if fixed_and_short(np.array(worlds)))
-    alone = (len(w) for table, w in groups.items() if fixed_and_short(worlds_of_table(table, sizes=sizes)))
+    alone = (
+        len(w)
+        for table, w in groups.items()
+        if fixed_and_short(worlds_of_table(table, sizes=sizes))
+    )
     return known, sum(alone)
 
 
@@ -132,33 +163,7 @@ def test_the_figures_of_the_threat_model(method):
     said = THREATS.read_text(encoding="utf-8")
     assert f"| {name} | {figures_said}" in said
     if method == "twincut":
-        # With one destination PairCut chooses the same. Not every world, because each takes it a fiftieth of a second.
+        # With one destination PairCut chooses the same. Not every world, because each takes it a
+        # fiftieth of a second.
         assert [table_of(world, "paircut") for world in WORLDS[::20]] == tables[::20]
-        assert f"| PairCut | {figures_said}" in said
-
-
-def layered_table_of(world: np.ndarray, limit: float) -> tuple[tuple[str, int, int, int], ...] | None:
-    flows = flows_of(world)
-    guarantee = Guarantee.resolve(flows, k=K, protect="trips")
-    try:
-        plan = find_method("layercut").plan(flows, guarantee, max_suppressed=limit)
-    except InfeasibleError:
-        return None
-    zones = plan.origin_zones
-    trips = np.bincount(plan.origin_zone[plan.kept], flows.trips[plan.kept], minlength=len(zones)).astype(int)
-    rows = zip(zones.codes(np.arange(len(zones))).tolist(), trips.tolist(), zones.layer.tolist(), strict=True)
-    return tuple(sorted((code, 0, n, layer) for code, n, layer in rows if n))
-
-
-@pytest.mark.parametrize(("limit", "most"), [(0.3, 65), (0.01, 4)])
-def test_layers_determine_no_more_than_the_threat_model_says(limit, most):
-    decide = cache(lambda world: layered_table_of(np.array(world), limit))
-    groups = defaultdict(list)
-    for world in WORLDS:
-        first, names = turned(world)
-        table = decide(first)
-        if table is not None:
-            groups[tuple(sorted((names[zone], *rest) for zone, *rest in table))].append(world)
-    assert sum(len(worlds) for worlds in groups.values() if fixed_and_short(np.array(worlds))) == most
-    said = THREATS.read_text(encoding="utf-8")
-    assert f"| LayerCut{', at most 1 % suppressed' if limit < 0.1 else ''} | | {most} |" in said
+        assert f"| PairCut, thresholds of exactly k | {figures_said}" in said

@@ -1,9 +1,10 @@
-"""What a reader who knows the procedure learns from boxes, from intervals of time and from a series: figures.
+"""What a reader who knows the procedure learns from boxes and from a series: figures.
 
-Three tiles in a row (or three hours), the first two below one parent; one destination; 0 to 4 trips from each, not all
-0: 124 worlds. Two worlds with the same published table cannot be distinguished. In how many worlds does every world
-with the same table have the same number of trips, 1 or 2 where k = 3, from some tile, or in some hour? The threat model
-has the figures; methods on trees of places are in `test_minimality`.
+Three tiles in a row, the first two below one parent; one destination; 0 to 4 trips
+from each, not all 0: 124 worlds. Two worlds with the same published table cannot be distinguished.
+In how many worlds does every world with the same table have the same number of trips, 1 or 2 where
+k = 3, from some tile? The threat model has the figures; methods on trees of places
+are in `test_minimality`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flowveil.errors import InfeasibleError
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Hierarchy
+from flowveil.core.errors import InfeasibleError
+from flowveil.core.flows import Flows
+from flowveil.core.guarantee import Guarantee
+from flowveil.core.hierarchy import Hierarchy
 from flowveil.methods import find_method
-from flowveil.times import fold_times
 from samples.placed import star
 
 K, LIMIT = 3, 0.3
@@ -32,7 +32,6 @@ Table = tuple[tuple[tuple[int, int], int], ...]
 
 THERE = star(np.array([48.9]), np.array([2.5]))
 HERE, _ = Hierarchy.from_parents([-1], np.array(["here"]))
-HOURS = fold_times("hour", None, [])
 WEST, STEP = 2.35, 0.014
 
 
@@ -41,16 +40,9 @@ def in_a_row(world: np.ndarray) -> Flows:
     tile = np.flatnonzero(world)
     n = len(tile)
     origins = star(np.full(n, 48.85), WEST + STEP * tile)
-    return Flows.from_pairs(np.arange(n), np.zeros(n, int), world[tile], origins=origins, destinations=THERE)
-
-
-def by_the_hour(world: np.ndarray) -> Flows:
-    """Trips from one place to one place in the first three hours of the day."""
-    time = np.flatnonzero(world).astype(np.int32)
-    nowhere = np.zeros(len(time), np.int32)
-    trips = world[time].astype(np.int64)
-    how = {"origins": HERE, "destinations": HERE, "folds": (HOURS,), "leaves": (time,)}
-    return Flows(nowhere, nowhere.copy(), trips, None, None, **how)
+    return Flows.from_pairs(
+        np.arange(n), np.zeros(n, int), world[tile], origins=origins, destinations=THERE
+    )
 
 
 def planned(flows: Flows, method: str, **options):
@@ -66,14 +58,14 @@ def table_of(flows: Flows, method: str, **options) -> Table | None:
     if plan is None:
         return None
     zones = plan.origin_zones
-    trips = np.bincount(plan.origin_zone[plan.kept], flows.trips[plan.kept], minlength=len(zones)).astype(int)
-    if plan.folded is None:
-        first = zones.grid.squares(np.array([48.85]), np.array([WEST]))[0][0]
-        span = zip((zones.x0 - first).tolist(), (zones.x1 - first).tolist(), strict=True)
-    else:
-        tree, node = HOURS.tree, plan.folded.fold_nodes[0]
-        span = zip(tree.leaf_start[node].tolist(), (tree.leaf_stop[node] - 1).tolist(), strict=True)
-    return tuple(sorted(row for row in zip(span, trips.tolist(), strict=True) if row[1] >= K)) or None
+    trips = np.bincount(
+        plan.origin_zone[plan.kept], flows.trips[plan.kept], minlength=len(zones)
+    ).astype(int)
+    first = zones.grid.squares(np.array([48.85]), np.array([WEST]))[0][0]
+    span = zip((zones.x0 - first).tolist(), (zones.x1 - first).tolist(), strict=True)
+    return (
+        tuple(sorted(row for row in zip(span, trips.tolist(), strict=True) if row[1] >= K)) or None
+    )
 
 
 def fixed_and_short(worlds: np.ndarray) -> bool:
@@ -83,11 +75,17 @@ def fixed_and_short(worlds: np.ndarray) -> bool:
 
 @cache
 def boxes_of(world: tuple[int, ...]) -> set[Table]:
-    """All tables that some way to put each tile into a box, or to leave it out, makes within the limit."""
+    """All tables that some way to put each tile into a box, or to leave it out, makes within the
+    limit."""
     seen, found = [tile for tile, trips in enumerate(world) if trips], set()
     for boxes in itertools.product(range(-1, len(seen)), repeat=len(seen)):
-        inside = [[tile for tile, box in zip(seen, boxes, strict=True) if box == n] for n in range(-1, len(seen))]
-        left, *made = (((min(own), max(own)), sum(world[i] for i in own)) if own else None for own in inside)
+        inside = [
+            [tile for tile, box in zip(seen, boxes, strict=True) if box == n]
+            for n in range(-1, len(seen))
+        ]
+        left, *made = (
+            ((min(own), max(own)), sum(world[i] for i in own)) if own else None for own in inside
+        )
         if left is None or left[1] <= LIMIT * sum(world):
             found.add(tuple(sorted(box for box in made if box is not None)))
     return found
@@ -96,14 +94,6 @@ def boxes_of(world: tuple[int, ...]) -> set[Table]:
 def fits_boxes(world: np.ndarray, table: Table) -> bool:
     """Whether the world can have these boxes."""
     return table in boxes_of(tuple(world.tolist()))
-
-
-def fits_intervals(world: np.ndarray, table: Table) -> bool:
-    """Whether the trips of each interval are as many as published, and there are fewer than k in any other hour."""
-    listed = {hour for (first, last), _ in table for hour in range(first, last + 1)}
-    return all(world[first : last + 1].sum() == trips for (first, last), trips in table) and all(
-        trips < K for hour, trips in enumerate(world) if hour not in listed
-    )
 
 
 def grouped(tables) -> dict:
@@ -118,13 +108,13 @@ def grouped(tables) -> dict:
 @pytest.mark.parametrize(
     ("name", "flows_of", "method", "options", "fits"),
     [
-        # The exchange that the usual effort pays for finds no other boxes: a tenth of it is enough here.
+        # The exchange that the usual effort pays for finds no other boxes: a tenth of it is enough
+        # here.
         ("CurveCut", in_a_row, "curvecut", {"effort": 0.1}, fits_boxes),
         ("Mondrian", in_a_row, "mondrian", {}, fits_boxes),
-        ("PairCut, hours that fold", by_the_hour, "paircut", {}, fits_intervals),
     ],
 )
-def test_the_figures_of_boxes_and_of_times_that_fold(name, flows_of, method, options, fits):
+def test_the_figures_of_boxes(name, flows_of, method, options, fits):
     groups = grouped([table_of(flows_of(world), method, **options) for world in WORLDS])
     known = sum(len(worlds) for worlds in groups.values() if fixed_and_short(np.array(worlds)))
     alone = 0
@@ -135,7 +125,7 @@ def test_the_figures_of_boxes_and_of_times_that_fold(name, flows_of, method, opt
     assert f"| {name} | {known} ({alone}) |" in SAID
 
 
-# ---- a series ----------------------------------------------------------------------------------------------------
+# ---- a series ------------------------------------------------------------------------------------
 
 BELOW = {"all": {0, 1, 2}, "x": {0, 1}, "y": {2}, "a": {0}, "b": {1}, "c": {2}}
 
@@ -147,7 +137,13 @@ def on_a_tree(world: np.ndarray) -> Flows:
         below = [tile for tile in sorted(BELOW[name]) if world[tile]]
         if below:
             parent, code = [*parent, 0], [*code, name]
-            parent, code = [*parent, *[len(code) - 1] * len(below)], [*code, *("abc"[tile] for tile in below)]
+            parent, code = (
+                [*parent, *[len(code) - 1] * len(below)],
+                [
+                    *code,
+                    *("abc"[tile] for tile in below),
+                ],
+            )
     tree, _ = Hierarchy.from_parents(parent, np.array(code))
     n = len(trips := world[world > 0])
     return Flows.from_pairs(np.arange(n), np.zeros(n, int), trips, origins=tree, destinations=HERE)
@@ -160,12 +156,19 @@ def first_step(world: np.ndarray) -> dict[str, int] | None:
     zones = plan.origin_zones
     codes = zones.codes(np.arange(len(zones))).tolist()
     trips = world[world > 0]
-    held = np.bincount(plan.origin_zone[plan.kept], trips[plan.kept], minlength=len(zones)).astype(int).tolist()
+    held = (
+        np.bincount(plan.origin_zone[plan.kept], trips[plan.kept], minlength=len(zones))
+        .astype(int)
+        .tolist()
+    )
     return {code: n for code, n in zip(codes, held, strict=True) if n >= K}
 
 
 def over(zones: frozenset[str], world: np.ndarray) -> dict[str, int]:
-    """The trips of each zone of a kept map; what it does not cover is in the coarsest nodes that overlap none."""
+    """The trips of each zone of a kept map.
+
+    What it does not cover is in the coarsest nodes that overlap none.
+    """
     whole = set(zones)
     for node in BELOW:
         if not any(BELOW[node] & BELOW[zone] for zone in whole):
@@ -176,7 +179,9 @@ def over(zones: frozenset[str], world: np.ndarray) -> dict[str, int]:
 def later_step(zones: frozenset[str], world: np.ndarray) -> dict[str, int] | None:
     held = over(zones, world)
     shown = {zone: n for zone, n in held.items() if n >= K}
-    return shown if shown and sum(held.values()) - sum(shown.values()) <= LIMIT * world.sum() else None
+    return (
+        shown if shown and sum(held.values()) - sum(shown.values()) <= LIMIT * world.sum() else None
+    )
 
 
 @pytest.mark.slow
@@ -184,7 +189,8 @@ def test_totals_of_a_series_reveal_nothing_that_its_steps_do_not_and_true_ones_w
     steps = np.array(list(itertools.product(range(5), repeat=3)))
     first = [first_step(world) for world in steps]
     later = {
-        zones: [later_step(zones, world) for world in steps] for zones in {frozenset(t) for t in first if t is not None}
+        zones: [later_step(zones, world) for world in steps]
+        for zones in {frozenset(t) for t in first if t is not None}
     }
     published, with_totals, with_true = (defaultdict(list) for _ in range(3))
     for a, b in itertools.product(range(len(steps)), repeat=2):
@@ -208,4 +214,7 @@ def test_totals_of_a_series_reveal_nothing_that_its_steps_do_not_and_true_ones_w
         for groups in (published, with_totals, with_true)
     )
     assert known == same
-    assert f"{known:,} of {n:,} pairs of steps, with totals as without; with true totals it would be {more:,}" in SAID
+    assert (
+        f"{known:,} of {n:,} pairs of steps, with totals as without; with true totals it would be"
+        f" {more:,}" in SAID
+    )

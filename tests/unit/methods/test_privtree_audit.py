@@ -1,8 +1,11 @@
-"""The promise of PrivTree's divisions, measured: how much likelier a tree is with a person than without.
+"""The promise of PrivTree's divisions, measured.
 
-Many small worlds are divided at once, as in test_topdown_audit: each has four zones below two nodes. Two trips use one
-pair of each world; in a second input one person makes one more, as many as the bound allows. With these numbers the
-event that the pair is divided four times attains 4.31 of ε = 4.5.
+How much likelier a tree is with a person than without.
+
+Many small worlds are divided at once, as in test_topdown_audit: each has four zones below two
+nodes. Two trips use one pair of each world; in a second input one person makes one more, as many as
+the bound allows. With these numbers the event that the pair is divided four times attains 4.31 of ε
+= 4.5.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from flowveil.hierarchy import Hierarchy
+from flowveil.core.hierarchy import Hierarchy
 from flowveil.methods.discrete_noise import DiscreteLaplace, system_bits
 from flowveil.methods.noise_guarantee import NoiseGuarantee
 from flowveil.methods.privtree import _Budget, divide_pairs
@@ -32,14 +35,21 @@ def worlds() -> PublicTree:
     """All worlds below one root: each a node with two halves, and two zones below each half."""
     world = 1 + NODES * np.arange(WORLDS)
     # A world, its first half with two zones, and its second half with two zones.
-    parent = np.column_stack((np.zeros(WORLDS, int), *(world + at for at in (0, 1, 1, 0, 4, 4)))).ravel()
+    parent = np.column_stack(
+        (np.zeros(WORLDS, int), *(world + at for at in (0, 1, 1, 0, 4, 4)))
+    ).ravel()
     tree = Hierarchy(np.append(-1, parent), np.arange(1 + len(parent), dtype=np.uint64))
-    return PublicTree(tree, NodeZones(tree, np.arange(tree.n_nodes, dtype=np.int32)), tree.leaf_node, world)
+    return PublicTree(
+        tree, NodeZones(tree, np.arange(tree.n_nodes, dtype=np.int32)), tree.leaf_node, world
+    )
 
 
 @pytest.fixture(autouse=True)
 def each_world_alone(monkeypatch):
-    """Each world begins with the pair of itself: pairs of different worlds would be many, and empty."""
+    """Each world begins with the pair of itself.
+
+    Pairs of different worlds would be many, and empty.
+    """
 
     def top(_tree: PublicTree, from_: np.ndarray, _to: np.ndarray) -> tuple:
         world = 1 + NODES * np.arange(WORLDS, dtype=np.int32)
@@ -49,19 +59,30 @@ def each_world_alone(monkeypatch):
 
 
 def events(person: bool, noise: _Budget) -> dict[str, np.ndarray]:
-    """How often the used pair was divided out of each world, from 0 to 4: exactly, at most, at least."""
+    """How often the used pair was divided out of each world, from 0 to 4.
+
+    Exactly, at most, at least.
+    """
     tree = worlds()
     used = 4 * np.arange(WORLDS, dtype=np.int32)
-    leaves, leaf = divide_pairs(tree, noise, used, used + 1, np.full(WORLDS, TRIPS + BOUND * person), system_bits)
+    leaves, leaf = divide_pairs(
+        tree, noise, used, used + 1, np.full(WORLDS, TRIPS + BOUND * person), system_bits
+    )
     size = tree.tree.size
     halvings = 4 - np.log2(size[leaves.origin[leaf]] * size[leaves.destination[leaf]]).astype(int)
     signs = {"=": np.equal, "<=": np.less_equal, ">=": np.greater_equal}
-    return {f"{sign} {depth}": event(halvings, depth) for sign, event in signs.items() for depth in range(5)}
+    return {
+        f"{sign} {depth}": event(halvings, depth)
+        for sign, event in signs.items()
+        for depth in range(5)
+    }
 
 
 def budget(epsilon: float) -> _Budget:
     """All but a little of ε for the divisions, which alone are looked at."""
-    return _Budget.from_options(NoiseGuarantee("person", epsilon, 0.0, BOUND), "0.999,0.001", 8.0, 0)
+    return _Budget.from_options(
+        NoiseGuarantee("person", epsilon, 0.0, BOUND), "0.999,0.001", 8.0, 0
+    )
 
 
 def measured(noise: _Budget) -> float:

@@ -1,4 +1,5 @@
-"""PrivTree as a method: its budget, what it refuses, and what the check of a written release finds."""
+"""PrivTree as a method: its budget, what it refuses, and what the check of a written release
+finds."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import pytest
 
 from conftest import trip_table
 from flowveil import Flows, Hierarchy, NoisyRelease, ParameterError, anonymize, read_trips
-from flowveil.flows import Cells
+from flowveil.core.flows import Cells
 from flowveil.methods.privtree import decay_step
 from samples.releases import rehash
 from samples.verified import findings_of
@@ -73,7 +74,7 @@ def test_what_is_refused(flows, more, words):
         anonymize(flows, "privtree", **{**ASKED, **more})
 
 
-# ---- the check -------------------------------------------------------------------------------------------------------
+# ---- the check -----------------------------------------------------------------------------------
 
 
 def with_cells(release: NoisyRelease, rows: dict[tuple[int, int], int]) -> NoisyRelease:
@@ -89,7 +90,11 @@ def with_cells(release: NoisyRelease, rows: dict[tuple[int, int], int]) -> Noisy
 def rows_of(release: NoisyRelease) -> dict[tuple[int, int], int]:
     cells = release.cells
     return dict(
-        zip(zip(cells.origin.tolist(), cells.destination.tolist(), strict=True), cells.trips.tolist(), strict=True)
+        zip(
+            zip(cells.origin.tolist(), cells.destination.tolist(), strict=True),
+            cells.trips.tolist(),
+            strict=True,
+        )
     )
 
 
@@ -118,7 +123,9 @@ def test_pairs_that_count_the_same_trips_are_not_published(release, tmp_path):
 def test_exact_counts_labelled_as_noise_are_found(flows, release, written, tmp_path):
     assert findings_of(written, flows) == []
     at = release.cell_of_flow
-    bounded = np.bincount(at[at >= 0], weights=flows.trips[at >= 0], minlength=len(release.cells)).astype(np.int64)
+    bounded = np.bincount(
+        at[at >= 0], weights=flows.trips[at >= 0], minlength=len(release.cells)
+    ).astype(np.int64)
     exact = dict(zip(rows_of(release), bounded.tolist(), strict=True))
     forged = with_cells(release, {pair: n for pair, n in exact.items() if n})
     (found,) = findings_of(forged.write(tmp_path / "out"), flows)
@@ -131,7 +138,9 @@ FORGED = {
     "one level": lambda r: r["statement"].update(homogeneous=True),
     "other parts": lambda r: r["guarantee"]["steps"][0].update(of="all"),
     "other words": lambda r: r["guarantee"].update(mechanism="noise, and 7 trips to the clinic"),
-    "words on pairs": lambda r: r["guarantee"]["domain"].update(pairs="all pairs, and 7 trips to the clinic"),
+    "words on pairs": (
+        lambda r: r["guarantee"]["domain"].update(pairs="all pairs, and 7 trips to the clinic")
+    ),
 }
 
 

@@ -1,10 +1,11 @@
 """The promise of TopDown, measured: how much likelier a release is with a person than without.
 
-Thousands of small worlds are processed together: each is a tree with four zones below two nodes, and
-begins with its own whole. Ten people use one pair of each world; in a second input one more person uses that pair and
-another one that no one uses, as often as the bound allows. Worlds share no draws, so one run is the real mechanism once
-in each world. The noisy counts of all levels are looked at, before children are fitted to their parents: that is
-post-processing, which only conceals. The event that all are large attains ε.
+Thousands of small worlds are processed together: each is a tree with four zones below two nodes,
+and begins with its own whole. Ten people use one pair of each world; in a second input one more
+person uses that pair and another one that no one uses, as often as the bound allows. Worlds share
+no draws, so one run is the real mechanism once in each world. The noisy counts of all levels are
+looked at, before children are fitted to their parents: that is post-processing, which only
+conceals. The event that all are large attains ε.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from flowveil.flows import Cells
+from flowveil.core.flows import Cells
 from flowveil.methods.discrete_noise import DiscreteGaussian, DiscreteLaplace, system_bits
 from flowveil.methods.epsilon import largest_rho
 from flowveil.methods.public_domain import Level
@@ -32,7 +33,11 @@ USED, UNUSED = (0, 1), (2, 2)
 @pytest.fixture(autouse=True)
 def raw_counts(monkeypatch):
     """Returns noisy counts without the correction."""
-    monkeypatch.setattr(sys.modules["flowveil.methods.topdown"], "fit_to_totals", lambda noisy, _family, _totals: noisy)
+    monkeypatch.setattr(
+        sys.modules["flowveil.methods.topdown"],
+        "fit_to_totals",
+        lambda noisy, _family, _totals: noisy,
+    )
 
 
 def steps() -> list[Level]:
@@ -54,7 +59,11 @@ def walked(person: bool, distributions: list[NoiseDistribution]) -> dict[str, np
         np.concatenate([np.full(WORLDS, n, np.int64) for _, _, n in pairs]),
     )
     levels = steps()
-    cells = noisy_roots(Cells(world, world, np.full(WORLDS, 20 + 2 * person, np.int64)), distributions[0], system_bits)
+    cells = noisy_roots(
+        Cells(world, world, np.full(WORLDS, 20 + 2 * person, np.int64)),
+        distributions[0],
+        system_bits,
+    )
     out = {"whole": _counts(cells, 1, 0, 0)}
     cells = noisy_children(cells, table, levels[1], distributions[1], system_bits)
     out |= {"used half": _counts(cells, 2, 0, 0), "unused half": _counts(cells, 2, 1, 1)}
@@ -69,7 +78,8 @@ def _counts(cells: Cells, n_nodes: int, origin: int, destination: int) -> np.nda
     return np.bincount(cells.origin[chosen] // n_nodes, cells.trips[chosen], WORLDS)
 
 
-#: What an attacker may look for. Without noise the whole and the used pairs have 20 trips, and the unused ones none.
+#: What an attacker may look for. Without noise the whole and the used pairs have 20 trips, and the
+#: unused ones none.
 EVENTS: dict[str, Callable[[dict[str, np.ndarray]], np.ndarray]] = {
     "the whole is large": lambda w: w["whole"] >= 22,
     "the whole is small": lambda w: w["whole"] <= 20,
@@ -77,7 +87,11 @@ EVENTS: dict[str, Callable[[dict[str, np.ndarray]], np.ndarray]] = {
     "the unused pair is listed": lambda w: w["unused"] >= 1,
     "the unused pair is not listed": lambda w: w["unused"] == 0,
     "all are large": lambda w: (
-        (w["whole"] >= 22) & (w["used half"] >= 21) & (w["unused half"] >= 1) & (w["used"] >= 21) & (w["unused"] >= 1)
+        (w["whole"] >= 22)
+        & (w["used half"] >= 21)
+        & (w["unused half"] >= 1)
+        & (w["used"] >= 21)
+        & (w["unused"] >= 1)
     ),
     "none is": lambda w: (w["whole"] <= 20) & (w["unused"] == 0) & (w["used"] <= 20),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from fractions import Fraction
 
 import h3
@@ -12,7 +13,7 @@ import pytest
 
 from conftest import trip_table
 from flowveil import Flows, Hierarchy, ParameterError, anonymize, read_trips
-from flowveil.flows import Cells
+from flowveil.core.flows import Cells
 from flowveil.methods.discrete_noise import repeatable_bits
 from flowveil.methods.epsilon import largest_rho
 from flowveil.methods.noise_guarantee import NoiseGuarantee
@@ -22,6 +23,7 @@ from samples.releases import rehash
 from samples.verified import findings_of
 
 REGION = h3.latlng_to_cell(48.85, 2.35, 5)
+ENDS = ("origin", "destination")
 ASKED = {"epsilon": 1.0, "bound": 5, "region": REGION, "level": 7}
 
 
@@ -34,7 +36,9 @@ def map_flows(n: int = 12_000, *, people: int | None = None) -> Flows:
     """Sixteen zones in four sectors, most trips between few of them."""
     rng = np.random.default_rng(5)
     parent = [-1, *[0] * 4, *np.repeat(np.arange(1, 5), 4).tolist()]
-    tree, _ = Hierarchy.from_parents(parent, np.array([f"n{i:02d}" for i in range(21)]), kind="table")
+    tree, _ = Hierarchy.from_parents(
+        parent, np.array([f"n{i:02d}" for i in range(21)]), kind="table"
+    )
     place = [np.minimum(rng.geometric(0.2, n) - 1, 15) for _ in range(2)]
     person = None if people is None else rng.integers(0, people, n)
     return Flows.from_pairs(*place, origins=tree, destinations=tree, person=person, whole_map=tree)
@@ -44,7 +48,7 @@ def levels_of(flows: Flows, level: int | None, region: str | None) -> list[Level
     return public_levels(public_domain("topdown", flows, level, region))
 
 
-# ---- the budget ------------------------------------------------------------------------------------------------------
+# ---- the budget ----------------------------------------------------------------------------------
 
 
 def test_the_parts_of_the_budget_sum_to_it_exactly(flows):
@@ -54,22 +58,39 @@ def test_the_parts_of_the_budget_sum_to_it_exactly(flows):
     assert sum(shares) == 1
     assert [share / shares[0] for share in shares] == [1, 1, 3, 9, 27]
     assert sum(budget_shares("0.1, 0.1,0.1,0.1,0.6", levels)) == 1
-    for step, share in zip(anonymize(flows, "topdown", **{**ASKED, "level": 9}).guarantee.steps, shares, strict=True):
+    for step, share in zip(
+        anonymize(flows, "topdown", **{**ASKED, "level": 9}).guarantee.steps, shares, strict=True
+    ):
         assert Fraction(step.scale) >= 5 / share
         assert Fraction(step.scale) < 5 / share * (1 + Fraction(1, 10**12))
 
 
 def test_the_noise_that_is_drawn_is_what_the_bound_and_the_budget_ask_for(flows):
-    """A unit whose trips are all in one pair moves its count by the bound: a step costs bound² / (2 variance) of ρ."""
-    promise = NoiseGuarantee.from_options("topdown", flows, epsilon=1.0, delta=1e-6, bound=5, seed=1)
+    """A unit whose trips are all in one pair moves its count by the bound.
+
+    A step costs bound² / (2 variance) of ρ.
+    """
+    promise = NoiseGuarantee.from_options(
+        "topdown", flows, epsilon=1.0, delta=1e-6, bound=5, seed=1
+    )
     levels = levels_of(flows, 9, REGION)
     distributions, _ = _noise_of_levels(promise, levels, budget_shares(None, levels))
-    assert sum(Fraction(25) / (2 * distribution.variance) for distribution in distributions) <= largest_rho(1.0, 1e-6)
+    assert sum(
+        Fraction(25) / (2 * distribution.variance) for distribution in distributions
+    ) <= largest_rho(1.0, 1e-6)
     plain = NoiseGuarantee.from_options("topdown", flows, epsilon=1.0, delta=0.0, bound=5, seed=1)
-    assert sum(5 / noise.scale for noise in _noise_of_levels(plain, levels, budget_shares(None, levels))[0]) == 1
+    assert (
+        sum(
+            5 / noise.scale
+            for noise in _noise_of_levels(plain, levels, budget_shares(None, levels))[0]
+        )
+        == 1
+    )
 
 
-@pytest.mark.parametrize("budget", ["1", "0.5,0.5", "0.2,0.3,0.6", "0.5,-0.1,0.6", "a,b,c", "nan,0.5,0.5", ""])
+@pytest.mark.parametrize(
+    "budget", ["1", "0.5,0.5", "0.2,0.3,0.6", "0.5,-0.1,0.6", "a,b,c", "nan,0.5,0.5", ""]
+)
 def test_a_budget_that_does_not_add_up_is_refused(flows, budget):
     with pytest.raises(ParameterError, match="3 shares above 0"):
         anonymize(flows, "topdown", **ASKED, budget=budget)
@@ -80,7 +101,7 @@ def test_a_share_that_leaves_only_noise_is_refused(flows):
         anonymize(flows, "topdown", **ASKED, budget="0.000001,0.499999,0.5")
 
 
-# ---- the tree --------------------------------------------------------------------------------------------------------
+# ---- the tree ------------------------------------------------------------------------------------
 
 
 def test_cells_of_several_resolutions_stay_themselves_until_their_step(flows):
@@ -102,7 +123,9 @@ def test_cells_of_several_resolutions_stay_themselves_until_their_step(flows):
 def test_steps_of_a_deep_map_that_divide_little_are_left_out():
     n = 2**7 - 1
     codes = np.array([f"n{i:03d}" for i in range(n)])
-    tree, _ = Hierarchy.from_parents([-1, *((np.arange(1, n) - 1) // 2).tolist()], codes, kind="table")
+    tree, _ = Hierarchy.from_parents(
+        [-1, *((np.arange(1, n) - 1) // 2).tolist()], codes, kind="table"
+    )
     flows = Flows.from_pairs([0], [0], [9], origins=tree, destinations=tree, whole_map=tree)
     levels = levels_of(flows, None, None)
     assert [step.n_nodes for step in levels] == [1, 4, 16, 64]
@@ -117,11 +140,12 @@ def test_zones_of_the_data_are_refused(flows):
         anonymize(flows, "topdown", epsilon=1, bound=5)
 
 
-# ---- what is opened --------------------------------------------------------------------------------------------------
+# ---- what is opened ------------------------------------------------------------------------------
 
 
 class Scripted:
-    """Noise that makes the noisy counts of a step what the test says, whatever the true ones are."""
+    """Noise that makes the noisy counts of a step what the test says, whatever the true ones
+    are."""
 
     def __init__(self, noisy: list[int], true: list[int]) -> None:
         self.draws = np.array(noisy) - np.array(true)
@@ -132,8 +156,13 @@ class Scripted:
 
 
 def test_the_noisy_count_decides_what_is_opened_and_never_the_true_one():
-    """Two halves of two zones each. The noise hides the half with all trips and invents one without any."""
-    tree, _ = Hierarchy.from_parents([-1, 0, 0, 1, 1, 2, 2], np.array([f"n{i}" for i in range(7)]), kind="table")
+    """Two halves of two zones each.
+
+    The noise hides the half with all trips and invents one without any.
+    """
+    tree, _ = Hierarchy.from_parents(
+        [-1, 0, 0, 1, 1, 2, 2], np.array([f"n{i}" for i in range(7)]), kind="table"
+    )
     flows = Flows.from_pairs([0], [0], [9], origins=tree, destinations=tree, whole_map=tree)
     levels = levels_of(flows, None, None)
     table = Cells(np.zeros(1, np.int32), np.zeros(1, np.int32), np.array([9]))
@@ -174,16 +203,67 @@ def test_it_errs_far_less_than_flat_noise(flows):
         inside = release.plan.kept
         n = len(release.plan.origin_zones)
         true = np.zeros((n, n), np.int64)
-        np.add.at(true, (release.plan.origin_zone[inside], release.plan.destination_zone[inside]), flows.trips[inside])
+        np.add.at(
+            true,
+            (release.plan.origin_zone[inside], release.plan.destination_zone[inside]),
+            flows.trips[inside],
+        )
         noisy = np.zeros((n, n), np.int64)
         noisy[release.cells.origin, release.cells.destination] = release.cells.trips
         return int(np.abs(noisy - true).sum())
 
     asked = {**ASKED, "level": 8, "epsilon": 5.0}
-    assert error(anonymize(flows, "topdown", **asked)) < 0.2 * error(anonymize(flows, "laplace", **asked))
+    assert error(anonymize(flows, "topdown", **asked)) < 0.2 * error(
+        anonymize(flows, "laplace", **asked)
+    )
 
 
-# ---- the check -------------------------------------------------------------------------------------------------------
+# ---- the check -----------------------------------------------------------------------------------
+
+
+def test_pairs_whose_trips_are_in_small_children_are_published_undivided(flows):
+    """Totals hold, no cell lies in another, and no cell is below the floor of its level."""
+    asked = {**ASKED, "epsilon": 20.0, "unsafe_seed_for_tests": 5}
+    fine, mixed = (anonymize(flows, "topdown", floor=floor, **asked) for floor in (1, 6))
+    assert mixed.cells.trips.sum() == fine.cells.trips.sum()
+    level = mixed.plan.origin_zones.level[mixed.cells.origin]
+    assert sorted(set(level.tolist())) == [6, 7]
+    assert mixed.cells.trips[level == 7].min() >= 6
+    # Every pair of level 6 has the same trips as before.
+    sums = []
+    for release in (fine, mixed):
+        ends = [release.flows[f"{end}_zone"].to_pylist() for end in ("origin", "destination")]
+        pairs = zip(*([h3.cell_to_parent(c, 6) for c in end] for end in ends), strict=True)
+        total = Counter()
+        for pair, trips in zip(pairs, release.flows["trips"].to_pylist(), strict=True):
+            total[pair] += trips
+        sums.append(total)
+    assert sums[0] == sums[1]
+    listed = set(zip(*(mixed.flows[f"{end}_zone"].to_pylist() for end in ENDS), strict=True))
+    coarse = {pair for pair in listed if h3.get_resolution(pair[0]) == 6}
+    assert not coarse & {tuple(h3.cell_to_parent(c, 6) for c in p) for p in listed - coarse}
+
+
+def test_few_of_the_listed_flows_never_happened():
+    """On a matrix without any structure; benchmarks/results/posterior.md has real ones."""
+    flows = read_trips(trip_table(20_000), resolution=9)
+    few = {"false_flows": 0.12}
+    for method, asked, most in (
+        ("topdown", {}, 0.15),
+        ("privtree", {}, 0.2),
+        ("posterior", few, 0.25),
+    ):
+        level = {"districts": 7} if method == "posterior" else {"level": 7}
+        false = listed = 0
+        for seed in range(2):
+            how = {"epsilon": 1.0, "region": REGION, "unsafe_seed_for_tests": seed}
+            release = anonymize(flows, method, protect="trips", **how, **level, **asked)
+            inside = release.cell_of_flow >= 0
+            cell, trips = release.cell_of_flow[inside], release.input.trips[inside]
+            true = np.bincount(cell, weights=trips, minlength=len(release.cells))
+            false, listed = false + int(np.sum(true == 0)), listed + len(true)
+        assert listed > 100
+        assert false < most * listed, method
 
 
 def change(folder, alter) -> None:

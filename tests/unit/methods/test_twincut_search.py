@@ -1,4 +1,7 @@
-"""TwinCut's search: counted work decides, the clock is a safety net; the optimum of small maps; the public targets."""
+"""TwinCut's search: counted work decides, the clock is a safety net; the optimum of small maps.
+
+The public targets.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ import numpy as np
 import pytest
 
 import flowveil
-from flowveil.errors import ParameterError
-from flowveil.guarantee import Guarantee
+from flowveil.core.errors import ParameterError
+from flowveil.core.guarantee import Guarantee
 from flowveil.methods.twin_trees import TwinTrees
 from reference import twincut as slow
 from samples.releases import city_flows
@@ -31,7 +34,11 @@ def guarantee(flows):
 
 
 def zones_of(plan):
-    return plan.origin_zones.nodes.tolist(), plan.destination_zones.nodes.tolist(), plan.kept.tolist()
+    return (
+        plan.origin_zones.nodes.tolist(),
+        plan.destination_zones.nodes.tolist(),
+        plan.kept.tolist(),
+    )
 
 
 def test_a_slow_machine_finds_the_same_zones(flows, guarantee, monkeypatch):
@@ -54,9 +61,9 @@ def test_the_time_limit_is_owned_up_to(flows, share):
 
 def test_more_effort_is_never_worse(flows):
     errors = [
-        flowveil.anonymize(flows, "twincut", 10, max_suppressed=0.05, effort=effort).metrics()["trips"][
-            "mean_generalization_error"
-        ]
+        flowveil.anonymize(flows, "twincut", 10, max_suppressed=0.05, effort=effort).metrics()[
+            "trips"
+        ]["mean_generalization_error"]
         for effort in (0.0, 0.2, 1.0)
     ]
     assert errors == sorted(errors, reverse=True)
@@ -75,7 +82,11 @@ def test_work_is_bounded(flows, guarantee):
 
 @pytest.mark.parametrize(
     ("options", "wrong"),
-    [({"objective": "beauty"}, "objective"), ({"effort": -1.0}, "effort"), ({"time_limit": 0.0}, "time_limit")],
+    [
+        ({"objective": "beauty"}, "objective"),
+        ({"effort": -1.0}, "effort"),
+        ({"time_limit": 0.0}, "time_limit"),
+    ],
 )
 def test_options_out_of_range_are_refused(flows, options, wrong):
     with pytest.raises(ParameterError, match=wrong):
@@ -99,12 +110,17 @@ def regular_tree(width: int, depth: int) -> flowveil.Hierarchy:
             grow(me, left - 1)
 
     grow(-1, depth)
-    return flowveil.Hierarchy(parent=np.array(parent, np.int32), code=np.arange(len(parent), dtype=np.uint64))
+    return flowveil.Hierarchy(
+        parent=np.array(parent, np.int32), code=np.arange(len(parent), dtype=np.uint64)
+    )
 
 
 @pytest.mark.slow
 def test_small_maps_are_the_best_there_are():
-    """On trees of eight tiles, against every pair of cuts: the heuristic search must be optimal nearly always."""
+    """On trees of eight tiles, against every pair of cuts.
+
+    The heuristic search must be optimal nearly always.
+    """
     tree, found, instances = regular_tree(2, 3), Counter(), 12
     for seed in range(instances):
         rng = np.random.default_rng(seed)
@@ -126,7 +142,8 @@ def test_small_maps_are_the_best_there_are():
     assert min(found.values()) >= instances - 1
 
 
-#: What a prototype reached, k = 10, observed tiles. With each of these limits a search is needed to reach it.
+#: What a prototype reached, k = 10, observed tiles. With each of these limits a search is needed to
+#: reach it.
 TARGETS = {
     ("santiago_taxi", 9): {0.1: 86.3, 0.05: 149},
     ("santiago_taxi", 10): {0.0766: 526},
@@ -140,22 +157,35 @@ def test_public_data_are_published_as_finely_as_required(shared_data, name, reso
     flows = flowveil.read_trips(shared_data / name / "trips.parquet", resolution=resolution)
     guarantee = Guarantee.resolve(flows, k=10)
     for share, target in TARGETS[name, resolution].items():
-        # A twentieth of the usual search reaches them; the limit must not be reached on a busy machine.
+        # A twentieth of the usual search reaches them; the limit must not be reached on a busy
+        # machine.
         plan = module.twincut(flows, guarantee, max_suppressed=share, effort=0.05, time_limit=3600)
         volume = flows.trips[plan.kept]
-        size = plan.origin_zones.size[plan.origin_zone] + plan.destination_zones.size[plan.destination_zone]
+        size = (
+            plan.origin_zones.size[plan.origin_zone]
+            + plan.destination_zones.size[plan.destination_zone]
+        )
         assert float((volume * size[plan.kept]).sum() / volume.sum()) <= target
         assert flows.trips[~plan.kept].sum() <= share * flows.trips.sum()
 
 
-def test_the_centre_of_a_part_of_a_cell_is_worked_out_once_for_each_end(flows, guarantee, monkeypatch):
-    """It takes a loop over its children; once for every depth of the trees, it was nearly all of a trade-off's time."""
+def test_the_centre_of_a_part_of_a_cell_is_worked_out_once_for_each_end(
+    flows, guarantee, monkeypatch
+):
+    """It takes a loop over its children.
+
+    Once for every depth of the trees, it was nearly all of a trade-off's time.
+    """
     h3_zones = importlib.import_module("flowveil.zoning.h3")
     asked, center = [], h3_zones._center
-    monkeypatch.setattr(h3_zones, "_center", lambda cells: asked.append(tuple(cells)) or center(cells))
+    monkeypatch.setattr(
+        h3_zones, "_center", lambda cells: asked.append(tuple(cells)) or center(cells)
+    )
     refined, _ = flowveil.METHODS["twincut"].on_hierarchy(flows, "halves")
     heard: list[float] = []
-    points = module.frontier(refined, guarantee, objective="metres", up_to=0.2, progress=heard.append)
+    points = module.frontier(
+        refined, guarantee, objective="metres", up_to=0.2, progress=heard.append
+    )
     parts = [cells for cells in asked if len(cells) > 1]
     assert 0 < len(parts) <= 2 * len(set(parts))
     assert heard[-1] == 1

@@ -18,7 +18,9 @@ def marks(drawing: str) -> list[str]:
 @pytest.mark.parametrize("value", [0.003, 0.0999, 1.0, 3.3, 37.0, 50.0, 826.0, 55_669.0, 2.5e7])
 @pytest.mark.parametrize("log", [True, False])
 def test_one_k_and_one_method_still_have_a_scale(value, log):
-    drawing = line_chart([Line("odkanon", ((10.0, value),))], title="Error", x_label="k", ticks=[10.0], log=log)
+    drawing = line_chart(
+        [Line("odkanon", ((10.0, value),))], title="Error", x_label="k", ticks=[10.0], log=log
+    )
     assert len(set(marks(drawing))) >= 2
     (at,) = re.findall(r'<circle cx="[\d.]+" cy="([\d.]+)"', drawing)
     assert 40 - 0.1 <= float(at) <= 220 + 0.1
@@ -27,7 +29,9 @@ def test_one_k_and_one_method_still_have_a_scale(value, log):
 def test_values_that_are_much_alike_have_a_scale_too():
     lines = [Line("a", ((5.0, 31.0), (10.0, 47.0))), Line("b", ((5.0, 33.0), (10.0, 0.0)))]
     for chosen in (lines[:1], lines):
-        assert len(marks(line_chart(chosen, title="t", x_label="k", ticks=[5.0, 10.0], log=True))) >= 2
+        assert (
+            len(marks(line_chart(chosen, title="t", x_label="k", ticks=[5.0, 10.0], log=True))) >= 2
+        )
 
 
 def test_classes_of_whole_numbers_share_no_number():

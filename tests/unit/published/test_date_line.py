@@ -12,14 +12,25 @@ import shapely
 
 import flowveil
 from flowveil.published.exports import lines
-from flowveil.published.maps import Frame, lies_across, map_of_release, part_bounds, shifted_eastward
+from flowveil.published.maps import (
+    Frame,
+    lies_across,
+    map_of_release,
+    part_bounds,
+    shifted_eastward,
+)
 from flowveil.zoning.files import read_zones
 from flowveil.zoning.geometry import places_from_outlines
 
 
 def trips(lat: np.ndarray, lon: np.ndarray) -> pa.Table:
     lon = (lon + 180) % 360 - 180
-    columns = {"start_lat": lat[:, 0], "start_lon": lon[:, 0], "end_lat": lat[:, 1], "end_lon": lon[:, 1]}
+    columns = {
+        "start_lat": lat[:, 0],
+        "start_lon": lon[:, 0],
+        "end_lat": lat[:, 1],
+        "end_lon": lon[:, 1],
+    }
     return pa.table(columns)
 
 
@@ -49,7 +60,12 @@ def test_trips_over_the_whole_globe_are_published(tmp_path, method):
     drawn = map_of_release(pq.read_table(tmp_path / "release" / "flows.parquet"), zones)
     width = 1 / drawn["frame"]["perUnit"]
     whole = [zone for zone in zones["zone"].to_pylist() if zone == "all"]
-    steps = [max(abs(x) for x in ring[2::2]) for shape in drawn["shapes"] for ring in shape if len(ring) > 2]
+    steps = [
+        max(abs(x) for x in ring[2::2])
+        for shape in drawn["shapes"]
+        for ring in shape
+        if len(ring) > 2
+    ]
     assert max(steps) < width / 2 or whole
 
 
@@ -59,7 +75,7 @@ def test_flow_lines_take_the_shorter_way(fiji):
     cut = [shape for shape in shapes if shape.geom_type == "MultiLineString"]
     assert cut
     for shape in cut:
-        (west, east) = shape.geoms
+        west, east = shape.geoms
         assert abs(west.coords[1][0]) == 180
         assert west.coords[1] == (-east.coords[0][0], east.coords[0][1])
     # Five degrees of the map, and not three hundred and fifty-five.
@@ -92,7 +108,9 @@ def test_zones_across_are_drawn_together(fiji):
 )
 def test_an_own_zone_across_has_its_centre_in_it(outline):
     others = [shapely.box(177, -18, 179, -16), shapely.box(-179, -18, -177, -16)]
-    places = places_from_outlines(np.array(["a", "b", "c"]), np.array([outline, *others], dtype=object))
+    places = places_from_outlines(
+        np.array(["a", "b", "c"]), np.array([outline, *others], dtype=object)
+    )
     assert abs(places.lon[0]) == pytest.approx(180, abs=1e-6)
     assert places.drawn_km2 is not None
     assert places.drawn_km2 == pytest.approx(np.full(3, places.drawn_km2[1]), rel=1e-4)
@@ -106,7 +124,11 @@ def test_points_on_both_sides_are_found_in_an_own_zone(tmp_path):
     zones = pa.table(
         {
             "code": ["a", "b"],
-            "geometry": shapely.to_wkb([shapely.box(179, -18, 181, -16), shapely.box(177, -18, 179, -16)]).tolist(),
+            "geometry": (
+                shapely.to_wkb(
+                    [shapely.box(179, -18, 181, -16), shapely.box(177, -18, 179, -16)]
+                ).tolist()
+            ),
         }
     )
     geo = b'{"primary_column":"geometry","columns":{"geometry":{"encoding":"WKB"}}}'
@@ -116,7 +138,9 @@ def test_points_on_both_sides_are_found_in_an_own_zone(tmp_path):
 
 
 def test_a_line_from_the_meridian_itself_is_not_cut():
-    zones = pa.table({"zone": ["a", "b"], "role": ["both"] * 2, "lon": [180.0, -179.0], "lat": [0.0, 1.0]})
+    zones = pa.table(
+        {"zone": ["a", "b"], "role": ["both"] * 2, "lon": [180.0, -179.0], "lat": [0.0, 1.0]}
+    )
     drawn = lines(pa.table({"origin_zone": ["a"], "destination_zone": ["b"]}), zones)
     assert drawn[0].geom_type == "LineString"
     assert drawn[0].length < 2

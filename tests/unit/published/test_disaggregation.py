@@ -12,36 +12,62 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowveil.errors import ParameterError
+from flowveil.core.errors import ParameterError
 from flowveil.published import disaggregation
 from flowveil.published.disaggregation import calibrated, disaggregate, rounded
 from flowveil.published.reconstruction import Wishes, reconstruct_tables
-from flowveil.published.zone_overlaps import h3_overlap, land_measure, outline_overlap, population_measure
+from flowveil.published.zone_overlaps import (
+    h3_overlap,
+    land_measure,
+    outline_overlap,
+    population_measure,
+)
 from reference.disaggregation import even_estimate
 
 TOP = h3.latlng_to_cell(48.85, 2.35, 5)
-NODES = [TOP, *h3.cell_to_children(TOP, 6)[:3], *h3.cell_to_children(h3.cell_to_children(TOP, 6)[0], 7)]
+NODES = [
+    TOP,
+    *h3.cell_to_children(TOP, 6)[:3],
+    *h3.cell_to_children(h3.cell_to_children(TOP, 6)[0], 7),
+]
 RESOLUTION, LEVEL = 8, 7
 
 REPORT = {
     "kind": "layered",
+    "guarantee": {"k": 5},
     "parameters": {"resolution": 8},
-    "statement": {"slice_columns": [], "about": {"period": "2024-03-01/2024-03-07"}},
+    "statement": {
+        "slice_columns": [],
+        "layers": True,
+        "about": {"period": "2024-03-01/2024-03-07"},
+    },
 }
 
 
 def tables(cells):
     """Published tables of cells (origin, destination, trips, layer)."""
     columns = zip(*cells, strict=True)
-    flows = pa.table(dict(zip(("origin_zone", "destination_zone", "trips", "layer"), map(list, columns), strict=True)))
+    flows = pa.table(
+        dict(
+            zip(
+                ("origin_zone", "destination_zone", "trips", "layer"),
+                map(list, columns),
+                strict=True,
+            )
+        )
+    )
     used = sorted({code for cell in cells for code in cell[:2]})
     shapes = [shapely.Polygon([(x, y) for y, x in h3.cell_to_boundary(code)]) for code in used]
-    zones = pa.table({"zone": used, "role": ["both"] * len(used), "geometry": shapely.to_wkb(np.array(shapes))})
+    zones = pa.table(
+        {"zone": used, "role": ["both"] * len(used), "geometry": shapely.to_wkb(np.array(shapes))}
+    )
     return flows.set_column(3, "layer", flows["layer"].cast(pa.int8())), zones
 
 
 CELLS = st.lists(
-    st.tuples(st.sampled_from(NODES), st.sampled_from(NODES), st.integers(1, 90), st.integers(1, 3)),
+    st.tuples(
+        st.sampled_from(NODES), st.sampled_from(NODES), st.integers(1, 90), st.integers(1, 3)
+    ),
     min_size=1,
     max_size=8,
     unique_by=lambda cell: (cell[0], cell[1], cell[3]),
@@ -56,8 +82,14 @@ def by_pair(table, name="trips"):
 @given(CELLS)
 def test_without_activities_it_is_the_even_spread_over_what_layers_leave(cells):
     flows, zones = tables(cells)
-    ends = [h3_overlap(zones, end, level=LEVEL, resolution=RESOLUTION) for end in ("origin", "destination")]
-    with mock.patch.object(disaggregation, "ROUNDS", 0), mock.patch.object(disaggregation, "_LEFT", 1e-12):
+    ends = [
+        h3_overlap(zones, end, level=LEVEL, resolution=RESOLUTION)
+        for end in ("origin", "destination")
+    ]
+    with (
+        mock.patch.object(disaggregation, "ROUNDS", 0),
+        mock.patch.object(disaggregation, "_LEFT", 1e-12),
+    ):
         found = by_pair(disaggregate(flows, *ends, decay=False).table())
     if possible(cells):
         want = even_estimate([([o], [d], v, layer) for o, d, v, layer in cells], LEVEL, RESOLUTION)
@@ -67,13 +99,15 @@ def test_without_activities_it_is_the_even_spread_over_what_layers_leave(cells):
 
 
 def possible(cells) -> bool:
-    """Whether every cell has something left by the layers before it, and cells of a layer are disjoint."""
+    """Whether every cell has something left by the layers before it, and cells of a layer are
+    disjoint."""
     tiles = [
         ({*h3.cell_to_children(o, RESOLUTION)}, {*h3.cell_to_children(d, RESOLUTION)}, layer)
         for o, d, _, layer in cells
     ]
     return not any(
-        (a[2] <= b[2] and a[0] >= b[0] and a[1] >= b[1]) or (a[2] == b[2] and a[0] & b[0] and a[1] & b[1])
+        (a[2] <= b[2] and a[0] >= b[0] and a[1] >= b[1])
+        or (a[2] == b[2] and a[0] & b[0] and a[1] & b[1])
         for a in tiles
         for b in tiles
         if a is not b
@@ -84,7 +118,10 @@ def possible(cells) -> bool:
 @given(CELLS)
 def test_totals_are_kept_and_lie_within_the_bounds(cells):
     flows, zones = tables(cells)
-    ends = [h3_overlap(zones, end, level=LEVEL, resolution=RESOLUTION) for end in ("origin", "destination")]
+    ends = [
+        h3_overlap(zones, end, level=LEVEL, resolution=RESOLUTION)
+        for end in ("origin", "destination")
+    ]
     table = disaggregate(flows, *ends).table(bounds=True)
     trips, total = table["trips"].to_numpy(), float(sum(cell[2] for cell in cells))
     assert trips.sum() == pytest.approx(total)
@@ -121,7 +158,9 @@ def test_a_later_cell_has_fewer_trips_between_two_areas_than_a_published_cell_wh
     # With 10 trips between busy and far, there would have been a finer cell.
     areas = h3.cell_to_children(NODES[1], 7)
     there, far = (h3.cell_to_children(node, 7)[0] for node in NODES[2:4])
-    flows, zones = tables([(areas[0], there, 900, 1), (areas[1], there, 10, 1), (NODES[1], far, 20, 2)])
+    flows, zones = tables(
+        [(areas[0], there, 900, 1), (areas[1], there, 10, 1), (NODES[1], far, 20, 2)]
+    )
     ends = [h3_overlap(zones, end, level=7, resolution=8) for end in ("origin", "destination")]
     found = by_pair(disaggregate(flows, *ends).table())
     assert found[areas[0], far] == max(v for (_, d), v in found.items() if d == far) < 10
@@ -134,10 +173,19 @@ def test_a_few_trips_of_vast_zones_do_not_make_far_areas_likely():
     flows, zones = tables([(near, farther, 900, 1), (farther, near, 900, 1), (near, near, 10, 1)])
     many = {code: [code] for code in zones["zone"].to_pylist()} | {"all": world}
     flows = pa.concat_tables([flows, pa.table([["all"], ["all"], [10], [2]], schema=flows.schema)])
-    zones = pa.table({"zone": list(many), "role": ["both"] * len(many), "h3_cells": list(many.values())})
+    zones = pa.table(
+        {"zone": list(many), "role": ["both"] * len(many), "h3_cells": list(many.values())}
+    )
     ends = [h3_overlap(zones, end, level=5, resolution=8) for end in ("origin", "destination")]
     found = by_pair(disaggregate(flows, *ends).table())
-    assert sum(v for (o, d), v in found.items() if h3.cell_to_latlng(o)[0] * h3.cell_to_latlng(d)[0] < 0) < 0.01
+    assert (
+        sum(
+            v
+            for (o, d), v in found.items()
+            if h3.cell_to_latlng(o)[0] * h3.cell_to_latlng(d)[0] < 0
+        )
+        < 0.01
+    )
 
 
 def test_known_totals_are_met():
@@ -155,7 +203,9 @@ def test_public_weights_say_where_people_are():
     lat, lon = h3.cell_to_latlng(home)
     shop = h3.cell_to_latlng(h3.cell_to_children(NODES[2], 7)[2])
     people = pa.table({"lat": [lat, shop[0]], "lon": [lon, shop[1]], "population": [500, 20]})
-    found = by_pair(reconstruct_tables(flows, zones, REPORT, 7, wishes=Wishes(population=people, per="day")))
+    found = by_pair(
+        reconstruct_tables(flows, zones, REPORT, 7, wishes=Wishes(population=people, per="day"))
+    )
     assert {pair: v for pair, v in found.items() if v > 1e-6} == {
         (home, h3.cell_to_children(NODES[2], 7)[2]): pytest.approx(10)
     }
@@ -174,7 +224,10 @@ def test_polygons_of_the_reader_need_no_hexagons():
     middle = (west + east) / 2
     codes = np.array(["east", "west"])
     halves = np.array(
-        [shapely.box(middle, south - 1, east + 1, north + 1), shapely.box(west - 1, south - 1, middle, north + 1)]
+        [
+            shapely.box(middle, south - 1, east + 1, north + 1),
+            shapely.box(west - 1, south - 1, middle, north + 1),
+        ]
     )
     ends = [outline_overlap(zones, end, codes, halves) for end in ("origin", "destination")]
     table = disaggregate(flows, *ends, decay=False).table()

@@ -12,16 +12,19 @@ from contextlib import nullcontext
 
 import pytest
 
-from flowveil import publication
-from flowveil.errors import GuaranteeError, OutputError, ParameterError
-from flowveil.publication import publish
+from flowveil.core.errors import GuaranteeError, OutputError, ParameterError
 from flowveil.published import folder as folder_module
 from flowveil.published.folder import check_target
+from flowveil.publishing import publish as publication
+from flowveil.publishing.publish import publish
 from flowveil.verify.recount import Result
 from samples.drafts import unchecked
 from samples.releases import city_flows, content, read_json, region_flows, release_of
 
-FILES = ["flows.parquet", "manifest.json", "report.html", "report.json", "zones.parquet"]
+FILES = [
+    *("README.txt", "datapackage.json", "estimate.parquet", "flows.parquet"),
+    *("manifest.json", "report.html", "report.json", "zones.parquet"),
+]
 
 
 @pytest.fixture
@@ -56,7 +59,8 @@ def test_the_folder_has_its_files_and_their_hashes(release, tmp_path):
     assert sorted(manifest["sha256"]) == sorted(set(FILES) - {"manifest.json"})
     assert manifest["statement"] == read_json(out / "report.json")["published"]["sentences"]
     assert (out / "report.json").read_text(encoding="utf-8") == (
-        json.dumps(read_json(out / "report.json"), sort_keys=True, indent=2, ensure_ascii=False) + "\n"
+        json.dumps(read_json(out / "report.json"), sort_keys=True, indent=2, ensure_ascii=False)
+        + "\n"
     )
 
 
@@ -115,7 +119,7 @@ def test_a_link_stays_a_link(release, tmp_path):
     assert sorted(p.name for p in (tmp_path / "real").iterdir()) == FILES
 
 
-# ---- refusals -----------------------------------------------------------------------------------------------
+# ---- refusals ------------------------------------------------------------------------------------
 
 
 def _file(tmp_path):
@@ -178,7 +182,7 @@ def test_parents_are_made(release, tmp_path):
     assert publish(release, tmp_path / "no" / "out").is_dir()
 
 
-# ---- crashes ------------------------------------------------------------------------------------------------
+# ---- crashes -------------------------------------------------------------------------------------
 
 
 def fail_at(monkeypatch, owner, name, problem, call):
@@ -218,10 +222,16 @@ PROBLEMS = [full_disk, KeyboardInterrupt, MemoryError]
 @pytest.mark.parametrize(
     ("owner", "name", "call", "problem"),
     # Every point meets two kinds of problems, in turn.
-    [(*point, p) for i, point in enumerate(POINTS) for p in PROBLEMS[: i % 3] + PROBLEMS[i % 3 + 1 :]],
+    [
+        (*point, p)
+        for i, point in enumerate(POINTS)
+        for p in PROBLEMS[: i % 3] + PROBLEMS[i % 3 + 1 :]
+    ],
     ids=lambda v: getattr(v, "__name__", str(v)),
 )
-def test_a_crash_leaves_the_old_release_untouched(release, earlier, tmp_path, monkeypatch, owner, name, call, problem):
+def test_a_crash_leaves_the_old_release_untouched(
+    release, earlier, tmp_path, monkeypatch, owner, name, call, problem
+):
     target = shutil.copytree(earlier, tmp_path / "out")
     old = content(target)
     wanted = problem()
@@ -240,7 +250,9 @@ def test_a_crash_leaves_the_old_release_untouched(release, earlier, tmp_path, mo
 @pytest.mark.usefixtures("not_recounted")
 @pytest.mark.parametrize("problem", [full_disk, KeyboardInterrupt])
 @pytest.mark.parametrize(("owner", "name", "call"), [(os, "fsync", 2), (os, "rename", 1)], ids=str)
-def test_a_crash_leaves_nothing_where_nothing_was(release, tmp_path, monkeypatch, problem, owner, name, call):
+def test_a_crash_leaves_nothing_where_nothing_was(
+    release, tmp_path, monkeypatch, problem, owner, name, call
+):
     fail_at(monkeypatch, owner, name, problem(), call)
     with pytest.raises((OutputError, KeyboardInterrupt)):
         publish(release, tmp_path / "out")
@@ -248,7 +260,9 @@ def test_a_crash_leaves_nothing_where_nothing_was(release, tmp_path, monkeypatch
 
 
 @pytest.mark.usefixtures("not_recounted")
-def test_an_interrupt_right_after_the_rename_leaves_the_old_release(release, earlier, tmp_path, monkeypatch):
+def test_an_interrupt_right_after_the_rename_leaves_the_old_release(
+    release, earlier, tmp_path, monkeypatch
+):
     target = shutil.copytree(earlier, tmp_path / "out")
     old, real, calls = content(target), os.rename, []
 
@@ -274,7 +288,9 @@ def test_a_release_that_fails_the_recount_is_not_published(release, earlier, tmp
 
     def one_trip_more(table, file, **how):
         if "trips" in table.schema.names:
-            table = table.set_column(2, "trips", [[value + 1 for value in table["trips"].to_pylist()]])
+            table = table.set_column(
+                2, "trips", [[value + 1 for value in table["trips"].to_pylist()]]
+            )
         real(table, file, **how)
 
     monkeypatch.setattr(folder_module.pq, "write_table", one_trip_more)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 
@@ -47,7 +48,12 @@ def report():
 
 
 def test_it_is_one_page_that_needs_nothing_else(report):
+    metadata = re.compile(r'<script type="application/ld\+json">(.*?)</script>', re.DOTALL)
     text = render(report)
+    # Metadata for search engines are data: no browser runs them or follows their addresses.
+    described = json.loads(metadata.findall(text)[0])
+    assert described["@type"] == "Dataset"
+    text = metadata.sub("", text)
     page = Page(text)
     assert page.open == []
     assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in page.tags}
@@ -68,7 +74,10 @@ def test_method_guarantee_and_statement_are_there_and_parameters_are_not(report)
             assert line.partition(":")[2].strip()[1:] in text
     rows = {row[0]: row[1:] for row in Page(text).rows}
     assert set(rows) == {f"within {radius}" for radius in ("500 m", "1 km", "2 km", "5 km")}
-    assert rows["within 1 km"][-1] == f"{100 * report['published']['both_ends_within_m']['1000']:.0f} %"
+    assert (
+        rows["within 1 km"][-1]
+        == f"{100 * report['published']['both_ends_within_m']['1000']:.0f} %"
+    )
 
 
 def test_the_questions_of_a_reader_come_in_order(report):

@@ -29,7 +29,9 @@ def zone_map(names=None) -> pa.Table:
     """Twelve zones in two rows, far apart enough that neighbours are merged first."""
     lat, lon = np.divmod(np.arange(12), 4)
     called = [f"Place {'ABCDEFGHIJKL'[i]}" for i in range(12)] if names is None else names
-    return pa.table({"zone": [f"z{i:02d}" for i in range(12)], "name": called, "lat": lat / 50, "lon": lon / 40})
+    return pa.table(
+        {"zone": [f"z{i:02d}" for i in range(12)], "name": called, "lat": lat / 50, "lon": lon / 40}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +75,14 @@ def test_names_reach_every_format_and_merged_zones_are_named_after_a_place_in_th
             assert name.startswith(f"{tiles[zone]} zones around Place ")
         else:
             assert name == f"Place {'ABCDEFGHIJKL'[int(zone[1:])]}"
-    for file in ("zones.geojson", "kepler.json", "flowmap_locations.csv", "omx_zones.csv", "zones.csv", "report.html"):
+    for file in (
+        "zones.geojson",
+        "kepler.json",
+        "flowmap_locations.csv",
+        "omx_zones.csv",
+        "zones.csv",
+        "report.html",
+    ):
         text = (folder / file).read_text("utf-8")
         assert all(name in text for name in names.values()), file
     with open_omx(folder / "flows.omx") as omx:
@@ -87,10 +96,14 @@ def test_the_table_of_tiles_holds_all_tiles_of_the_map_and_says_nothing_of_trips
 
     zones = pq.read_table(folder / "zones.parquet")
     rows = csv.read_csv(folder / "lookup.csv").to_pylist()
-    for zone, role, tiles in zip(*(zones[c].to_pylist() for c in ("zone", "role", "tiles")), strict=True):
+    for zone, role, tiles in zip(
+        *(zones[c].to_pylist() for c in ("zone", "role", "tiles")), strict=True
+    ):
         mine = [row for row in rows if (row["zone"], row["role"]) == (zone, role)]
         assert len(mine) == tiles
-        assert all(row["tile_name"] == f"Place {'ABCDEFGHIJKL'[int(row['tile'][1:])]}" for row in mine)
+        assert all(
+            row["tile_name"] == f"Place {'ABCDEFGHIJKL'[int(row['tile'][1:])]}" for row in mine
+        )
     assert len(rows) == sum(zones["tiles"].to_pylist())
 
 
@@ -112,4 +125,7 @@ def test_names_that_are_no_plain_text_do_no_harm(trips, tmp_path):
     folder = release.write(tmp_path / "r", formats=FORMATS)
     assert "<b>x</b>" not in (folder / "report.html").read_text("utf-8")
     assert flowveil.verify_release(folder, against=trips, zones=zone_map(odd)).findings == ()
-    assert json.loads((folder / "report.json").read_text("utf-8"))["parameters"]["zones"]["name"] == "name"
+    assert (
+        json.loads((folder / "report.json").read_text("utf-8"))["parameters"]["zones"]["name"]
+        == "name"
+    )

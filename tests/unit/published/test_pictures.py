@@ -12,14 +12,11 @@ import pytest
 import shapely
 
 import flowveil
-from flowveil.anonymization import anonymize_slices
-from flowveil.engines import read_slices
-from flowveil.errors import MissingExtraError, ParameterError
+from flowveil.core.errors import MissingExtraError, ParameterError
 from flowveil.published.pictures import SHOWS, class_limits, draw
 from samples.drafts import unchecked
 from samples.installed import needs
 from samples.releases import city_flows, region_flows, release_of
-from samples.segmented import survey
 
 needs("matplotlib")
 
@@ -38,18 +35,34 @@ def is_a_picture(path) -> bool:
 @pytest.mark.slow
 def test_names_of_zones_reach_pictures(release, tmp_path):
     zones = release.zones
-    names = pa.array([f"District {code[3:9]}, a name that is too long for a map" for code in zones["zone"].to_pylist()])
+    names = pa.array(
+        [
+            f"District {code[3:9]}, a name that is too long for a map"
+            for code in zones["zone"].to_pylist()
+        ]
+    )
     for show in SHOWS:
-        drawn = draw(release.flows, zones.append_column("name", names), tmp_path / "named.svg", show=show).read_text()
+        drawn = draw(
+            release.flows, zones.append_column("name", names), tmp_path / "named.svg", show=show
+        ).read_text()
         assert "Named on the map: District " in drawn
-        assert 1 <= drawn.partition("Named on the map")[2].partition("</desc>")[0].count("District ") <= 12 * 2
-        assert "Named on the map" not in draw(release.flows, zones, tmp_path / "plain.svg", show=show).read_text()
+        assert (
+            1
+            <= drawn.partition("Named on the map")[2].partition("</desc>")[0].count("District ")
+            <= 12 * 2
+        )
+        assert (
+            "Named on the map"
+            not in draw(release.flows, zones, tmp_path / "plain.svg", show=show).read_text()
+        )
 
 
 @pytest.mark.parametrize("show", ["both", "flows"])
 def test_every_map_is_one_call(show, release, tmp_path):
     """Pixels; another test draws every map as an SVG."""
-    assert is_a_picture(release.picture(tmp_path / "map.png", show=show, basis="weight", title="Paris & around"))
+    assert is_a_picture(
+        release.picture(tmp_path / "map.png", show=show, basis="weight", title="Paris & around")
+    )
 
 
 def test_the_published_folder_is_enough_and_bytes_are_stable(release, tmp_path):
@@ -66,30 +79,21 @@ def test_of_a_place_the_cells_of_all_sizes_that_hold_it_are_drawn(tmp_path):
     release = flowveil.anonymize(city_flows(), "paircut", k=10, protect="trips")
     zones = release.zones.to_pylist()
     busiest = max(release.flows.to_pylist(), key=lambda row: row["trips"])["origin_zone"]
-    (place,) = [(z["lat"], z["lon"]) for z in zones if z["zone"] == busiest and z["role"] != "destination"]
+    (place,) = [
+        (z["lat"], z["lon"]) for z in zones if z["zone"] == busiest and z["role"] != "destination"
+    ]
     point = shapely.Point(place[::-1])
-    holding = {z["zone"] for z in zones if z["role"] != "destination" and shapely.from_wkb(z["geometry"]).covers(point)}
+    holding = {
+        z["zone"]
+        for z in zones
+        if z["role"] != "destination" and shapely.from_wkb(z["geometry"]).covers(point)
+    }
     used = holding & set(release.flows["origin_zone"].to_pylist())
     assert len(used) > 1, "zones of several sizes hold it"
     path = flowveil.picture(release, tmp_path / "map.svg", place=place)
     assert f"{len(used)} origin zones" in path.read_text("utf-8")
     with pytest.raises(ParameterError, match="No origin zone"):
         flowveil.picture(release, tmp_path / "nowhere.svg", place=(0.0, 0.0))
-
-
-def test_a_total_is_not_added_to_its_slices(tmp_path):
-    flows = read_slices(survey(), by="sex", time="t", every="1h", resolution=8)
-    asked = {"k": 5, "method": "suppression", "accept_differencing": True}
-    alone = anonymize_slices(flows, **asked)
-    with_totals = anonymize_slices(flows, total=True, also_every=["day"], **asked)
-    # The total has different zones, and the days and the total repeat the trips of the hours.
-    assert set(alone.zones["zone"].to_pylist()) < set(with_totals.zones["zone"].to_pylist())
-    for show in ("both", "flows"):
-        wanted = alone.picture(tmp_path / "a.svg", show=show).read_bytes()
-        assert with_totals.picture(tmp_path / "b.svg", show=show).read_bytes() == wanted
-    with unchecked():
-        folder = with_totals.write(tmp_path / "out")
-    assert flowveil.picture(folder, tmp_path / "c.svg", show=show).read_bytes() == wanted
 
 
 def test_wrong_arguments_are_said(release, tmp_path):
@@ -119,9 +123,13 @@ def test_class_limits_are_round_and_cover_everything():
 
 
 def city_and_outlier(*, far: bool) -> tuple[pa.Table, pa.Table]:
-    """A city of 10 × 10 boxes with flows to the neighbour, and a last box that is far away or next to it."""
+    """A city of 10 × 10 boxes with flows to the neighbour, and a last box that is far away or next
+    to it."""
     x, y = np.meshgrid(np.arange(10) * 0.01, np.arange(10) * 0.01)
-    west, south = np.append(x.ravel(), 9.0 if far else 0.1) + 2, np.append(y.ravel(), 5.0 if far else 0.0) + 48
+    west, south = (
+        np.append(x.ravel(), 9.0 if far else 0.1) + 2,
+        np.append(y.ravel(), 5.0 if far else 0.0) + 48,
+    )
     names = [f"box{i:03d}" for i in range(101)]
     zones = pa.table(
         {
@@ -136,7 +144,10 @@ def city_and_outlier(*, far: bool) -> tuple[pa.Table, pa.Table]:
         }
     )
     trips = np.append(100 + 9 * np.arange(100), 10)
-    return pa.table({"origin_zone": names, "destination_zone": names[1:] + names[:1], "trips": trips}), zones
+    return (
+        pa.table({"origin_zone": names, "destination_zone": names[1:] + names[:1], "trips": trips}),
+        zones,
+    )
 
 
 def words(path) -> str:
@@ -147,7 +158,9 @@ def words(path) -> str:
 @pytest.fixture(scope="module")
 def near_flows(tmp_path_factory):
     """Flows within a city, drawn."""
-    return draw(*city_and_outlier(far=False), tmp_path_factory.mktemp("near") / "flows.svg", show="flows")
+    return draw(
+        *city_and_outlier(far=False), tmp_path_factory.mktemp("near") / "flows.svg", show="flows"
+    )
 
 
 @pytest.mark.parametrize("show", ["both", "flows"])
@@ -156,14 +169,20 @@ def test_a_far_box_does_not_shrink_the_city_and_is_told(show, near_flows, tmp_pa
     assert "1 zone lies outside this map." in words(far)
     # Two degrees a picture would be 200 km; the city is ten.
     assert re.search(r"\b[12] km\b", words(far))
-    near = near_flows if show == "flows" else draw(*city_and_outlier(far=False), tmp_path / "near.svg", show=show)
+    near = (
+        near_flows
+        if show == "flows"
+        else draw(*city_and_outlier(far=False), tmp_path / "near.svg", show=show)
+    )
     assert "outside" not in words(near)
 
 
 @pytest.mark.parametrize("show", SHOWS)
 @pytest.mark.slow
 def test_an_svg_tells_what_it_shows(show, release, tmp_path):
-    path = release.picture(tmp_path / "map.svg", show=show, basis="weight", title="Paris & <around>")
+    path = release.picture(
+        tmp_path / "map.svg", show=show, basis="weight", title="Paris & <around>"
+    )
     assert is_a_picture(path)
     root = ET.parse(path).getroot()
     space = "{http://www.w3.org/2000/svg}"
@@ -188,7 +207,9 @@ def test_flows_have_a_legend_of_widths(near_flows):
 def test_wide_lines_have_no_stripes(near_flows):
     """Pieces of a transparent line show where they meet; opaque ones do not."""
     text = near_flows.read_text()
-    lines = re.search(r'<g id="LineCollection_1">(.*?)</g>\s*<g id="(?!LineCollection)', text, re.S).group(1)
+    lines = re.search(
+        r'<g id="LineCollection_1">(.*?)</g>\s*<g id="(?!LineCollection)', text, re.S
+    ).group(1)
     assert "stroke: #" in lines
     assert "opacity" not in lines
     assert "stroke-linecap: round" in lines
@@ -196,12 +217,22 @@ def test_wide_lines_have_no_stripes(near_flows):
 
 def test_a_picture_names_its_guarantee_source_and_the_release_drawn_over_it(tmp_path):
     release, other = (
-        flowveil.anonymize(city_flows(rows=1500), method=m, k=5, protect="trips") for m in ("odkanon", "oigh")
+        flowveil.anonymize(city_flows(rows=1500), method=m, k=5, protect="trips")
+        for m in ("odkanon", "oigh")
     )
     with unchecked():
-        folder = release.write(tmp_path / "release", title="Trips in the city", source="Counts of 2024")
-    text = flowveil.picture(folder, tmp_path / "a.svg", over=other, zoom=2).read_text(encoding="utf-8")
-    for said in ("Trips in the city", "k = 5 on trips. Source: Counts of 2024", "of another release", ">N<"):
+        folder = release.write(
+            tmp_path / "release", title="Trips in the city", source="Counts of 2024"
+        )
+    text = flowveil.picture(folder, tmp_path / "a.svg", over=other, zoom=2).read_text(
+        encoding="utf-8"
+    )
+    for said in (
+        "Trips in the city",
+        "k = 5 on trips. Source: Counts of 2024",
+        "of another release",
+        ">N<",
+    ):
         assert said in text
     west, south, east, north = 2.0, 48.0, 3.0, 49.0
     flowveil.picture(folder, tmp_path / "b.svg", bbox=(west, south, east, north))

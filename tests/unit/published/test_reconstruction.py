@@ -12,7 +12,7 @@ from pyarrow import csv
 
 import flowveil
 from conftest import trip_table
-from flowveil.cli import main
+from flowveil.apps.cli import main
 from samples.drafts import unchecked
 
 
@@ -26,7 +26,9 @@ def drafts_are_not_recounted():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     flows = flowveil.read_trips(trip_table(), resolution=8, weight="weight")
-    return flowveil.anonymize(flows, "odkanon", k=5, protect="trips").write(tmp_path_factory.mktemp("r") / "r")
+    return flowveil.anonymize(flows, "odkanon", k=5, protect="trips").write(
+        tmp_path_factory.mktemp("r") / "r"
+    )
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".omx"])
@@ -48,7 +50,9 @@ def test_the_command_writes_what_python_returns_and_no_trip_is_lost(folder, tmp_
         from flowveil.reading.matrices import open_omx
 
         with open_omx(out) as omx:
-            assert omx.matrices["estimate"][:].sum() == pytest.approx(np.sum(table["trips"].to_numpy()))
+            assert omx.matrices["estimate"][:].sum() == pytest.approx(
+                np.sum(table["trips"].to_numpy())
+            )
 
 
 def test_a_cell_is_spread_evenly_over_its_tiles(tmp_path):
@@ -65,7 +69,9 @@ def test_a_cell_is_spread_evenly_over_its_tiles(tmp_path):
 
 
 def test_a_map_of_ones_own_gives_its_tiles(tmp_path):
-    zones = pa.table({"zone": [f"z{i}" for i in range(8)], "lat": np.arange(8) / 50, "lon": np.zeros(8)})
+    zones = pa.table(
+        {"zone": [f"z{i}" for i in range(8)], "lat": np.arange(8) / 50, "lon": np.zeros(8)}
+    )
     rng = np.random.default_rng(1)
     ends = [[f"z{min(i, 6)}" for i in rng.geometric(0.4, 200)] for _ in range(2)]
     trips = pa.table({"o": ends[0], "d": ends[1]})
@@ -86,7 +92,9 @@ def test_a_map_of_ones_own_gives_its_tiles(tmp_path):
     want: dict[tuple[str, str], float] = {}
     for row in pq.read_table(folder / "flows.parquet").to_pylist():
         pairs = [
-            (o, d) for o in tiles["origin"][row["origin_zone"]] for d in tiles["destination"][row["destination_zone"]]
+            (o, d)
+            for o in tiles["origin"][row["origin_zone"]]
+            for d in tiles["destination"][row["destination_zone"]]
         ]
         for pair in pairs:
             want[pair] = want.get(pair, 0) + row["trips"] / len(pairs)
@@ -110,7 +118,9 @@ def releases(tmp_path_factory):
     squares = shapely.box(x, y, x + 0.025, y + 0.025)
     for name, shapes in (("land", [west]), ("taz", squares)):
         codes = [f"{name}{n}" for n in range(len(shapes))]
-        geopandas.GeoDataFrame({"code": codes}, geometry=shapes, crs=4326).to_file(place / f"{name}.geojson")
+        geopandas.GeoDataFrame({"code": codes}, geometry=shapes, crs=4326).to_file(
+            place / f"{name}.geojson"
+        )
     return place
 
 
@@ -119,7 +129,10 @@ def releases(tmp_path_factory):
 @pytest.mark.slow
 def test_every_option_works_from_the_folder_alone(releases, tmp_path, method, zones):
     def estimate(*options, suffix=".parquet"):
-        out, where = tmp_path / f"table{suffix}", zones if zones.isdecimal() else str(releases / zones)
+        out, where = (
+            tmp_path / f"table{suffix}",
+            (zones if zones.isdecimal() else str(releases / zones)),
+        )
         main(["reconstruct", str(releases / method), "--zones", where, *options, "--out", str(out)])
         return pq.read_table(out) if suffix == ".parquet" else out
 
@@ -129,7 +142,9 @@ def test_every_option_works_from_the_folder_alone(releases, tmp_path, method, zo
     assert not estimate("--no-decay").equals(plain)
     for name in ("land.geojson", "population.parquet"):
         assert not estimate(f"--{name.split('.')[0]}", str(releases / name)).equals(plain)
-    assert estimate("--per", "day")["trips"].to_numpy() * 7 == pytest.approx(plain["trips"].to_numpy())
+    assert estimate("--per", "day")["trips"].to_numpy() * 7 == pytest.approx(
+        plain["trips"].to_numpy()
+    )
     for further in ((), ("--per", "day")):
         whole = estimate("--whole", "--bounds", *further)
         low, trips, high = (whole[name].to_numpy() for name in ("trips_low", "trips", "trips_high"))
@@ -141,5 +156,7 @@ def test_every_option_works_from_the_folder_alone(releases, tmp_path, method, zo
     csv.write_csv(pa.table({"area": [area], "origins": [50.0]}), tmp_path / "totals.csv")
     scaled = estimate("--totals", str(tmp_path / "totals.csv"))
     assert sum(r["trips"] for r in scaled.to_pylist() if r["origin"] == area) == pytest.approx(50)
-    assert geopandas.read_file(estimate(suffix=".gpkg"), layer="flows")["kind"].unique().tolist() == ["estimate"]
+    assert geopandas.read_file(estimate(suffix=".gpkg"), layer="flows")[
+        "kind"
+    ].unique().tolist() == ["estimate"]
     assert estimate(suffix=".omx").stat().st_size > 0

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from flowveil import anonymize
-from flowveil.errors import ParameterError
+from flowveil.core.errors import ParameterError
 from flowveil.release.statement import Statement, check_report, report_schema
 from samples.releases import city_flows, nested_release, release_of, tile_release
 
@@ -23,14 +23,24 @@ def sentences(release) -> list[str]:
 
 def test_the_report_is_strict_json_of_the_schema_and_states_itself():
     report = release_of(city_flows(), budget="volume").summary()
-    assert sorted(report) == ["guarantee", "kind", "method", "parameters", "published", "statement", "version"]
+    assert sorted(report) == [
+        "guarantee",
+        "kind",
+        "method",
+        "parameters",
+        "published",
+        "statement",
+        "version",
+    ]
     assert json.loads(json.dumps(report, allow_nan=False)) == report
     check_report(report)
     again = Statement.from_report(report).to_report()
     assert {name: report[name] for name in again} == again
 
 
-@pytest.mark.parametrize("method", ["odkanon", "twincut", "paircut", "mondrian", "glove", "curvecut", "suppression"])
+@pytest.mark.parametrize(
+    "method", ["odkanon", "twincut", "paircut", "mondrian", "glove", "curvecut", "suppression"]
+)
 def test_the_report_of_every_method_fits_the_schema(method):
     check_report(anonymize(city_flows(), method, k=3, protect="trips").summary())
 
@@ -49,12 +59,33 @@ def changed_reports(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
     def places(value: Any, way: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
         yield way
-        inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        inner = (
+            value.items()
+            if isinstance(value, dict)
+            else enumerate(value)
+            if isinstance(value, list)
+            else ()
+        )
         for name, one in inner:
             yield from places(one, (*way, name))
 
     for *way, last in (way for way in places(report, ()) if way):
-        for other in (None, True, -1, 0, 0.5, 2, "x", "x" * 5000, [], ["x"], {}, {"x": 1}, "removed", "added"):
+        for other in (
+            None,
+            True,
+            -1,
+            0,
+            0.5,
+            2,
+            "x",
+            "x" * 5000,
+            [],
+            ["x"],
+            {},
+            {"x": 1},
+            "removed",
+            "added",
+        ):
             again = copy.deepcopy(report)
             inner = again
             for step in way:
@@ -125,7 +156,8 @@ def test_a_population_is_stated_as_the_rule_and_may_be_one_participant():
 
 def test_locations_and_nesting():
     assert any(
-        "at least 2 different tiles" in line for line in sentences(release_of(city_flows(), l=2, budget="volume"))
+        "at least 2 different tiles" in line
+        for line in sentences(release_of(city_flows(), l=2, budget="volume"))
     )
     assert any(line.startswith("Zones are nested") for line in sentences(nested_release()))
 

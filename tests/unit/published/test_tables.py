@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import shapely
 
-from flowveil.flows import Flows
+from flowveil.core.flows import Flows
 from flowveil.zoning.h3 import h3_hierarchy
 from samples.releases import city_flows, nested_release, region_flows, release_of
 
@@ -23,7 +23,9 @@ def test_the_matrix_is_sorted_typed_and_complete():
     table = release.flows
     assert table.schema.names == ["origin_zone", "destination_zone", "trips", "weight"]
     assert [f.type for f in table.schema] == [pa.string(), pa.string(), pa.int64(), pa.float64()]
-    pairs = list(zip(table["origin_zone"].to_pylist(), table["destination_zone"].to_pylist(), strict=True))
+    pairs = list(
+        zip(table["origin_zone"].to_pylist(), table["destination_zone"].to_pylist(), strict=True)
+    )
     assert pairs == sorted(set(pairs))
     expected = {
         (
@@ -44,7 +46,10 @@ def test_no_weight_column_without_weights():
 def test_zones_are_those_of_published_cells_and_no_others():
     release = release_of(city_flows(), k=12, budget="volume", max_suppressed=0.3)
     rows = release.zones.to_pylist()
-    for role, cells in (("origin", release.flows["origin_zone"]), ("destination", release.flows["destination_zone"])):
+    for role, cells in (
+        ("origin", release.flows["origin_zone"]),
+        ("destination", release.flows["destination_zone"]),
+    ):
         listed = [r["zone"] for r in rows if r["role"] in (role, "both")]
         assert sorted(listed) == sorted(set(cells.to_pylist()))
     # The case must be able to fail: some zone of the cut has no published cell at all.
@@ -53,7 +58,8 @@ def test_zones_are_those_of_published_cells_and_no_others():
 
 
 def test_the_number_of_tiles_is_that_of_the_map_however_many_were_seen():
-    """As many tiles seen as there are would mean that every one was, those of suppressed flows too."""
+    """As many tiles seen as there are would mean that every one was, those of suppressed flows
+    too."""
     flows = city_flows()
     seen = np.unique(flows.destination)[::2]
     inside = np.isin(flows.destination, seen)
@@ -66,14 +72,18 @@ def test_the_number_of_tiles_is_that_of_the_map_however_many_were_seen():
     )
     release = release_of(thinned, budget="volume")
     rows = release.zones.to_pylist()
-    assert [r["tiles"] for r in rows] == [h3.cell_to_children_size(h3.str_to_int(r["zone"]), 8) for r in rows]
+    assert [r["tiles"] for r in rows] == [
+        h3.cell_to_children_size(h3.str_to_int(r["zone"]), 8) for r in rows
+    ]
     assert "both" in {r["role"] for r in rows}
     assert len({r["zone"] for r in rows}) == len(rows)
     # The case must be able to fail: in some zones fewer tiles were seen than there are.
     zones = release.plan.destination_zones
     possible = {r["zone"]: r["tiles"] for r in rows}
     codes = zones.codes(np.arange(len(zones))).tolist()
-    assert any(size < possible.get(code, 0) for size, code in zip(zones.size.tolist(), codes, strict=True))
+    assert any(
+        size < possible.get(code, 0) for size, code in zip(zones.size.tolist(), codes, strict=True)
+    )
 
 
 def test_without_a_map_the_number_of_tiles_is_unknown():
@@ -90,7 +100,13 @@ def test_geopandas_reads_zones_as_geoparquet(tmp_path):
     assert shapely.contains_xy(zones.geometry.to_numpy(), zones["lon"], zones["lat"]).all()
     geo = json.loads(pq.read_schema(folder / "zones.parquet").metadata[b"geo"])
     assert geo["version"] == "1.1.0"
-    assert geo["columns"]["geometry"] == {"encoding": "WKB", "geometry_types": ["Polygon"]}
+    geometry = geo["columns"]["geometry"]
+    assert (geometry["encoding"], geometry["geometry_types"]) == ("WKB", ["Polygon"])
+    assert geometry["bbox"] == pytest.approx(zones.total_bounds.tolist())
+    # Readers skip rows of other places by these bounds.
+    assert geometry["covering"]["bbox"]["xmin"] == ["bbox", "xmin"]
+    part = geopandas.read_parquet(folder / "zones.parquet", bbox=zones.total_bounds.tolist())
+    assert len(part) == len(zones)
     squared = zones.to_crs(zones.estimate_utm_crs()).area / 1e6
     assert squared.to_numpy() == pytest.approx(zones["area_km2"].to_numpy(), rel=0.02)
 

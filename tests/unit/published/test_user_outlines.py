@@ -1,16 +1,18 @@
-"""Outlines of the publisher's own: what is taken of a file, how it is published, and lies about it."""
+"""Outlines of the publisher's own: what is taken of a file, how it is published, and lies about
+it."""
 
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
 import pytest
 
 from flowveil import anonymize
-from flowveil.cli import main
-from flowveil.errors import DataError
+from flowveil.apps.cli import main
+from flowveil.core.errors import DataError
 from flowveil.published.user_outlines import CONTEXT, own_lines, read_own_lines
 from samples.drafts import unchecked
 from samples.releases import city_flows, edit_report, rehash
@@ -24,14 +26,39 @@ def feature(geometry: dict, **properties) -> dict:
 
 
 def write(path: Path, *features: dict, **more) -> Path:
-    path.write_text(json.dumps({"type": "FeatureCollection", "features": list(features), **more}), "utf-8")
+    path.write_text(
+        json.dumps({"type": "FeatureCollection", "features": list(features), **more}), "utf-8"
+    )
     return path
+
+
+def test_a_named_point_is_a_place_of_the_page(tmp_path):
+    point = {"type": "Point", "coordinates": [2.3500004, 48.85]}
+    unnamed = feature({"type": "Point", "coordinates": [2.36, 48.86]})
+    text = read_own_lines(write(tmp_path / "places.geojson", feature(point, name="Gare"), unnamed))
+    (place,) = own_lines(text)
+    assert (place.name, place.label, place.lines) == ("Gare", [2.35, 48.85], ())
+    with pytest.raises(ValueError, match="not "):
+        own_lines(text.replace("[2.35,48.85]", "null"))
+    release = anonymize(city_flows(rows=4_000), method="layercut", k=5, protect="trips")
+    with unchecked():
+        folder = release.write(tmp_path / "out", context=tmp_path / "places.geojson")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    data = json.loads(re.search(r'id="map-data">(.*?)</script>', page, re.DOTALL)[1])
+    assert "Gare" in data["answer"]["places"]["name"]
 
 
 @pytest.fixture
 def districts(tmp_path):
-    square = feature({"type": "Polygon", "coordinates": [SQUARE]}, name="Centre <b>", inhabitants=[3], owner="a name")
-    road = feature({"type": "LineString", "coordinates": [[2.1, 48.7, 35.5], [2.123456789, 48.7, 36]]})
+    square = feature(
+        {"type": "Polygon", "coordinates": [SQUARE]},
+        name="Centre <b>",
+        inhabitants=[3],
+        owner="a name",
+    )
+    road = feature(
+        {"type": "LineString", "coordinates": [[2.1, 48.7, 35.5], [2.123456789, 48.7, 36]]}
+    )
     return write(tmp_path / "districts.geojson", square, road)
 
 
@@ -42,7 +69,11 @@ def test_lines_and_names_are_taken_and_nothing_else(districts):
     square, road = own_lines(text)
     assert square.name == "Centre <b>"
     assert square.lines[0].tolist() == SQUARE
-    assert (road.name, road.label, road.lines[0].tolist()) == (None, None, [[2.1, 48.7], [2.12346, 48.7]])
+    assert (road.name, road.label, road.lines[0].tolist()) == (
+        None,
+        None,
+        [[2.1, 48.7], [2.12346, 48.7]],
+    )
 
 
 def test_a_large_file_is_thinned_once(tmp_path, monkeypatch):
@@ -63,11 +94,16 @@ def test_a_large_file_is_thinned_once(tmp_path, monkeypatch):
         '{"type": "Point", "coordinates": [2, 48]}',
         '{"type": "LineString", "coordinates": [[652000, 6860000], [652001, 6860000]]}',
         '{"type": "LineString", "coordinates": [[2, 48], [2, NaN]]}',
-        '{"type": "LineString", "coordinates": [[2, 48], [3, 48]], "crs": {"properties": {"name": "EPSG:2154"}}}',
+        (
+            '{"type": "LineString", "coordinates": [[2, 48], [3, 48]], "crs": {"properties":'
+            ' {"name": "EPSG:2154"}}}'
+        ),
         '{"type": "FeatureCollection", "features": []}',
         '{"type": "Feature", "geometry": {"type": "Polygon", "coordinates": "x"}}',
-        '{"type": "Feature", "properties": {"name": "a\\u202eb"}, '
-        '"geometry": {"type": "LineString", "coordinates": [[2, 48], [3, 48]]}}',
+        (
+            '{"type": "Feature", "properties": {"name": "a\\u202eb"}, '
+            '"geometry": {"type": "LineString", "coordinates": [[2, 48], [3, 48]]}}'
+        ),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(tmp_path, content):
@@ -92,7 +128,11 @@ def test_they_are_published_and_checked(districts, tmp_path):
     assert (again / CONTEXT).read_text("utf-8") == published
     assert (again / "report.html").read_bytes() == (folder / "report.html").read_bytes()
 
-    for lie in (published.replace("2.3,", "2.31,", 1), published.replace('"name"', '"raw":3,"name"', 1), "{}"):
+    for lie in (
+        published.replace("2.3,", "2.31,", 1),
+        published.replace('"name"', '"raw":3,"name"', 1),
+        "{}",
+    ):
         (folder / CONTEXT).write_text(lie, "utf-8")
         rehash(folder)
         assert findings_of(folder, flows) != []
@@ -107,8 +147,12 @@ def test_they_are_published_and_checked(districts, tmp_path):
 
 def test_the_command_names_it(districts, tmp_path):
     with unchecked():
-        folder = anonymize(city_flows(), "odkanon", k=5).write(tmp_path / "release", context=districts)
-    words = shlex.split(json.loads((folder / "report.json").read_text("utf-8"))["published"]["command"])
+        folder = anonymize(city_flows(), "odkanon", k=5).write(
+            tmp_path / "release", context=districts
+        )
+    words = shlex.split(
+        json.loads((folder / "report.json").read_text("utf-8"))["published"]["command"]
+    )
     assert words[words.index("output.context=CONTEXT") - 1] == "--set"
 
 

@@ -8,7 +8,7 @@ import pytest
 import shapely
 
 import flowveil
-from flowveil.errors import DataError, ParameterError
+from flowveil.core.errors import DataError, ParameterError
 from flowveil.reading.areas import parse_area
 
 PARIS = "2.2,48.8,2.5,48.9"
@@ -24,8 +24,16 @@ def test_a_box_holds_its_borders_and_may_cross_the_180th_meridian() -> None:
 def test_an_area_of_cells_holds_the_tiles_below_them_whatever_their_resolutions() -> None:
     coarse, other = h3_int.latlng_to_cell(48.85, 2.35, 6), h3_int.latlng_to_cell(48.95, 2.35, 8)
     area = parse_area(f"{coarse:x},{other:x}")
-    tiles = np.array([*h3_int.cell_to_children(coarse, 9), *h3_int.grid_disk(h3_int.cell_to_center_child(other, 9), 4)])
-    expected = [h3_int.cell_to_parent(t, 6) == coarse or h3_int.cell_to_parent(t, 8) == other for t in tiles.tolist()]
+    tiles = np.array(
+        [
+            *h3_int.cell_to_children(coarse, 9),
+            *h3_int.grid_disk(h3_int.cell_to_center_child(other, 9), 4),
+        ]
+    )
+    expected = [
+        h3_int.cell_to_parent(t, 6) == coarse or h3_int.cell_to_parent(t, 8) == other
+        for t in tiles.tolist()
+    ]
     assert 0 < sum(expected) < len(expected)
     assert area.holds_cells(tiles.astype(np.uint64)).tolist() == expected
     with pytest.raises(ParameterError, match="finer than the tiles"):
@@ -33,7 +41,8 @@ def test_an_area_of_cells_holds_the_tiles_below_them_whatever_their_resolutions(
 
 
 @pytest.mark.parametrize(
-    "text", ["1,2,3", "2.5,48.9,2.2,48.8", "0,0,0,1", "0,-91,1,0", "nowhere.geojson", "8a1fb46622dfffe"]
+    "text",
+    ["1,2,3", "2.5,48.9,2.2,48.8", "0,0,0,1", "0,-91,1,0", "nowhere.geojson", "8a1fb46622dfffe"],
 )
 def test_an_invalid_area_is_refused(text) -> None:
     with pytest.raises(ParameterError, match="Allowed: west,south,east,north"):
@@ -73,14 +82,18 @@ def test_trips_with_an_end_outside_are_left_out_and_counted_whatever_their_share
         )
         for e in ("start", "end")
     ]
-    inside = [(c[:, 0] >= 48.8) & (c[:, 0] <= 48.9) & (c[:, 1] >= 2.2) & (c[:, 1] <= 2.5) for c in center]
+    inside = [
+        (c[:, 0] >= 48.8) & (c[:, 0] <= 48.9) & (c[:, 1] >= 2.2) & (c[:, 1] <= 2.5) for c in center
+    ]
     assert flows.intake.left_out == {"outside the area": int(np.sum(~(inside[0] & inside[1])))}
     assert int(flows.trips.sum()) == int(np.sum(inside[0] & inside[1]))
     assert flows.intake.parameters()["within"] == PARIS
 
 
 @pytest.mark.parametrize("resolution", [4, 6, 9])
-def test_ends_that_need_not_be_found_are_those_that_would_not_be_in_the_area(resolution, monkeypatch):
+def test_ends_that_need_not_be_found_are_those_that_would_not_be_in_the_area(
+    resolution, monkeypatch
+):
     rng = np.random.default_rng(resolution)
     lat, lon = (rng.uniform(low, high, 4_000) for low, high in ((47.5, 50.0), (0.5, 4.5)))
     table = pa.table({"o_lat": lat, "o_lon": lon, "d_lat": lat[::-1], "d_lon": lon[::-1]})
@@ -96,7 +109,9 @@ def test_ends_that_need_not_be_found_are_those_that_would_not_be_in_the_area(res
 def test_ends_in_no_zone_and_in_zones_outside_the_area_are_counted_once_each() -> None:
     zones = flowveil.read_zones(
         geopandas.GeoDataFrame(
-            {"zone": list("abc"), "parent": ["all"] * 3}, geometry=shapely.box([0, 1, 2], 0, [1, 2, 3], 1), crs=4326
+            {"zone": list("abc"), "parent": ["all"] * 3},
+            geometry=shapely.box([0, 1, 2], 0, [1, 2, 3], 1),
+            crs=4326,
         )
     )
     lon = np.array([0.5] * 60 + [10.0] * 2 + [2.5] * 3)

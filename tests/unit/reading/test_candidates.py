@@ -8,8 +8,8 @@ import pytest
 from pyarrow import csv
 
 from flowveil import read_trips, read_zones
-from flowveil.cli import main
-from flowveil.errors import DataError, ParameterError
+from flowveil.apps.cli import main
+from flowveil.core.errors import DataError, ParameterError
 from samples.drafts import unchecked
 
 CELLS = ["8a1fb46622dffff", "8a1fb46622d7fff"]
@@ -29,7 +29,9 @@ def test_walk_trips_are_not_taken_for_weights():
     flows = read_trips(source, origin_tile="o_h3", destination_tile="d_h3", trips="trips")
     assert flows.weight is None
     assert "may hold one: W. Hint: weight names it" in " ".join(flows.intake.notes)
-    assert read_trips(source, trips="trips", weight="").intake.notes[0].startswith("No person column")
+    assert (
+        read_trips(source, trips="trips", weight="").intake.notes[0].startswith("No person column")
+    )
 
 
 def test_an_od_table_whose_numbers_are_not_used_gets_a_hint():
@@ -37,28 +39,66 @@ def test_an_od_table_whose_numbers_are_not_used_gets_a_hint():
     assert "Every row is counted as one trip" in message
     assert "hold numbers: workers." in message
     assert "Every row" not in notes(table(40, workers=[i % 7 for i in range(40)]), trips="workers")
-    assert "Every row" not in notes(table(40, workers=[i % 7 for i in range(40)], w=[2.0] * 40), weight="w")
+    assert "Every row" not in notes(
+        table(40, workers=[i % 7 for i in range(40)], w=[2.0] * 40), weight="w"
+    )
 
 
 def test_a_usual_name_of_counts_gets_a_hint_next_to_coordinates():
     places = {name: [48.8, 48.9] for name in ("start_lat", "end_lat")} | {
         n: [2.3, 2.4] for n in ("start_lon", "end_lon")
     }
-    assert "hold numbers: trips. Hint: trips names it; weight, if" in notes(pa.table({**places, "trips": [300, 7]}))
+    assert "hold numbers: trips. Hint: trips names it; weight, if" in notes(
+        pa.table({**places, "trips": [300, 7]})
+    )
     assert "Every row" not in notes(pa.table({**places, "minutes": [30, 7]}))
 
 
 #: Names that operators give to columns of persons.
 PERSONS = (
-    "rider", "rider_id", "member_no", "customerId", "client", "card_number", "CardID", "device_id", "imsi", "imei",
-    "msisdn_hash", "subscriber", "account_no", "phone", "plate", "license_plate", "tag_id", "bike_user", "passenger_id",
-    "hh_id", "household_id", "indiv", "mobile_id", "token", "passenger_name", "email", "visitor_id", "mac_address",
-)  # fmt: skip
+    "rider",
+    "rider_id",
+    "member_no",
+    "customerId",
+    "client",
+    "card_number",
+    "CardID",
+    "device_id",
+    "imsi",
+    "imei",
+    "msisdn_hash",
+    "subscriber",
+    "account_no",
+    "phone",
+    "plate",
+    "license_plate",
+    "tag_id",
+    "bike_user",
+    "passenger_id",
+    "hh_id",
+    "household_id",
+    "indiv",
+    "mobile_id",
+    "token",
+    "passenger_name",
+    "email",
+    "visitor_id",
+    "mac_address",
+)
 #: Names of columns that hold something else, whatever their values.
 OTHERS = (
-    "user_type", "member_casual", "passenger_count", "household_size", "driver_age", "start_station_id", "ride_id",
-    "route_hash", "bike_id", "card_type", "person_weight",
-)  # fmt: skip
+    "user_type",
+    "member_casual",
+    "passenger_count",
+    "household_size",
+    "driver_age",
+    "start_station_id",
+    "ride_id",
+    "route_hash",
+    "bike_id",
+    "card_type",
+    "person_weight",
+)
 
 
 @pytest.mark.parametrize("name", PERSONS)
@@ -66,7 +106,8 @@ def test_columns_of_persons_are_found_by_their_names(name):
     source = table(40, **{name: [f"a9f3c1{i % 15:02}e7" for i in range(40)]})
     with pytest.raises(ParameterError) as caught:
         read_trips(source)
-    assert f"person='{name}' protects people" in str(caught.value)
+    whom = "vehicles" if name in ("device_id", "bike_user") else "people"
+    assert f"person='{name}' protects {whom}" in str(caught.value)
     assert "person='' says that no column identifies persons" in str(caught.value)
 
 
@@ -79,7 +120,9 @@ def test_a_column_of_persons_is_used_or_not_as_the_answer_says():
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_columns_are_not_taken_for_persons(name):
-    assert read_trips(table(40, **{name: [f"a9f3c1{i % 15:02}e7" for i in range(40)]})).people is None
+    assert (
+        read_trips(table(40, **{name: [f"a9f3c1{i % 15:02}e7" for i in range(40)]})).people is None
+    )
 
 
 def test_hashes_that_recur_under_a_name_that_says_nothing_are_persons():
@@ -91,7 +134,8 @@ def test_hashes_that_recur_under_a_name_that_says_nothing_are_persons():
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "arrow", "pandas", "polars"])
 def test_persons_are_found_in_large_tables_sorted_by_time(kind, tmp_path):
-    """In the first thousand rows no person travels twice, and the first hundred names are missing."""
+    """In the first thousand rows no person travels twice, and the first hundred names are
+    missing."""
     n = 60_000
     who = [None if i < 1_500 else f"h{i * 7919 % 9_000:07d}x" for i in range(n)]
     trips = pa.table({"o_h3": [CELLS[0]] * n, "d_h3": [CELLS[1]] * n, "x7": who})
@@ -123,7 +167,8 @@ def test_persons_are_found_behind_many_other_columns():
 
 def test_a_household_is_never_a_count():
     message = notes(
-        table(40, household_id=[i // 3 for i in range(40)], jobs=[i % 5 for i in range(40)]), no_person=True
+        table(40, household_id=[i // 3 for i in range(40)], jobs=[i % 5 for i in range(40)]),
+        no_person=True,
     )
     assert "hold numbers: jobs." in message
 
@@ -136,7 +181,10 @@ def test_the_command_stops_and_gives_both_answers(tmp_path, capsys):
         main(asked)
     assert stopped.value.code == 2
     message = " ".join(capsys.readouterr().err.split())
-    assert "--person rider protects people; --no-person says that no column identifies persons" in message
+    assert (
+        "--person rider protects people; --no-person says that no column identifies persons"
+        in message
+    )
     for answer in (["--no-person"], ["--protect", "trips"], ["--person", "rider"]):
         with unchecked():
             main([*asked, *answer])
@@ -146,13 +194,17 @@ def test_the_command_stops_and_gives_both_answers(tmp_path, capsys):
 
 
 def test_persons_whose_trips_follow_each_other_are_listed_and_kinds_of_persons_are_not():
-    message = notes(table(60, cab_id=["abboip"] * 25 + ["abcoij"] * 35, user_type=["day", "year"] * 30))
+    message = notes(
+        table(60, cab_id=["abboip"] * 25 + ["abcoij"] * 35, user_type=["day", "year"] * 30)
+    )
     assert "look like one: cab_id." in message
 
 
 def test_names_that_may_be_data_are_not_repeated(tmp_path):
     path = tmp_path / "no_header.csv"
-    path.write_text("start_h3,end_h3,Zoe Mill,4711\n" + f"{CELLS[0]},{CELLS[0]},Zoe Mill,4711\n" * 30)
+    path.write_text(
+        "start_h3,end_h3,Zoe Mill,4711\n" + f"{CELLS[0]},{CELLS[0]},Zoe Mill,4711\n" * 30
+    )
     message = notes(path)
     assert "Zoe" not in message
     assert "4711" not in message
@@ -183,7 +235,10 @@ def test_hints_name_the_option_of_the_interface(tmp_path, capsys):
 
 def test_columns_and_hints_are_printed_and_in_json(tmp_path, capsys):
     path = tmp_path / "trips.csv"
-    path.write_text("o_h3,d_h3,uid,trips\n" + "".join(f"{CELLS[0]},{CELLS[0]},p{i},{i % 3}\n" for i in range(30)))
+    path.write_text(
+        "o_h3,d_h3,uid,trips\n"
+        + "".join(f"{CELLS[0]},{CELLS[0]},p{i},{i % 3}\n" for i in range(30))
+    )
     main(["anonymize", str(path), "--out", str(tmp_path / "r"), "--show-measures"])
     message = capsys.readouterr().err
     assert "Columns: origin_tile from o_h3; destination_tile from d_h3; person from uid." in message

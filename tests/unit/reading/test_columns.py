@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from flowveil.errors import DataError, ParameterError
-from flowveil.headers import Header
+from flowveil.core.errors import DataError, ParameterError
+from flowveil.core.headers import Header
 from flowveil.reading.columns import ColumnMap, complete, parse_pair
 
 
-def recognise(*names: str, cells: tuple[str, ...] = (), wanted: ColumnMap | None = None) -> ColumnMap:
+def recognise(
+    *names: str, cells: tuple[str, ...] = (), wanted: ColumnMap | None = None
+) -> ColumnMap:
     return complete(wanted or ColumnMap(), names, holds_tiles=lambda name: name in cells)
 
 
@@ -26,7 +28,12 @@ def recognise(*names: str, cells: tuple[str, ...] = (), wanted: ColumnMap | None
         ("origin_lat", "origin_lng", "dest_lat", "dest_lng"),
         ("from_lat", "from_lon", "to_lat", "to_lon"),
         ("start_latitude", "start_longitude", "end_latitude", "end_longitude"),
-        ("start station latitude", "start station longitude", "end station latitude", "end station longitude"),
+        (
+            "start station latitude",
+            "start station longitude",
+            "end station latitude",
+            "end station longitude",
+        ),
     ],
 )
 def test_usual_coordinate_names_are_recognised(names: tuple[str, str, str, str]) -> None:
@@ -36,13 +43,16 @@ def test_usual_coordinate_names_are_recognised(names: tuple[str, str, str, str])
 
 
 @pytest.mark.parametrize(
-    "names", [("start_h3", "end_h3"), ("origin_h3", "destination_h3"), ("o_hex", "d_hex"), ("H3_O", "H3_D")]
+    "names",
+    [("start_h3", "end_h3"), ("origin_h3", "destination_h3"), ("o_hex", "d_hex"), ("H3_O", "H3_D")],
 )
 def test_usual_tile_names_are_recognised(names: tuple[str, str]) -> None:
     assert recognise(*names).ends == names
 
 
-@pytest.mark.parametrize("names", [("origin", "destination"), ("origin_tile", "destination_tile"), ("o", "d")])
+@pytest.mark.parametrize(
+    "names", [("origin", "destination"), ("origin_tile", "destination_tile"), ("o", "d")]
+)
 def test_plain_names_are_tiles_only_if_they_hold_cells(names: tuple[str, str]) -> None:
     assert recognise(*names, cells=names).ends == names
     with pytest.raises(DataError, match="not recognised"):
@@ -68,13 +78,19 @@ def test_persons_are_recognised(name: str) -> None:
 @pytest.mark.parametrize(
     ("names", "listed", "flag"),
     [
-        (("o_lat", "o_lon", "d_lat", "d_lon", "start_h3", "end_h3"), ("'start_h3'", "'o_lat'"), "origin_tile"),
+        (
+            ("o_lat", "o_lon", "d_lat", "d_lon", "start_h3", "end_h3"),
+            ("'start_h3'", "'o_lat'"),
+            "origin_tile",
+        ),
         (("o_lat", "o_lon", "o_lng", "d_lat", "d_lon", "d_lng"), ("'o_lng'", "'d_lon'"), "origin"),
         (("lat0", "lon0", "lat1", "lon1", "lat2", "lon2"), ("'lat0'", "'lat2'"), "origin"),
         (("o_hex", "d_hex", "uid", "person_id"), ("'uid'", "'person_id'"), "--person"),
     ],
 )
-def test_several_candidates_are_listed(names: tuple[str, ...], listed: tuple[str, ...], flag: str) -> None:
+def test_several_candidates_are_listed(
+    names: tuple[str, ...], listed: tuple[str, ...], flag: str
+) -> None:
     with pytest.raises(DataError) as caught:
         recognise(*names)
     assert all(name in str(caught.value) for name in listed)
@@ -82,7 +98,9 @@ def test_several_candidates_are_listed(names: tuple[str, ...], listed: tuple[str
 
 
 def test_all_missing_columns_are_named_at_once() -> None:
-    wanted = ColumnMap(origin=("o_lat", "o_lno"), destination=("d_lat", "d_lon"), person="uidd", weight="zzz")
+    wanted = ColumnMap(
+        origin=("o_lat", "o_lno"), destination=("d_lat", "d_lon"), person="uidd", weight="zzz"
+    )
     with pytest.raises(DataError) as caught:
         recognise("o_lat", "o_lon", "d_lat", "d_lon", "uid", wanted=wanted)
     message = str(caught.value)
@@ -95,7 +113,9 @@ def test_all_missing_columns_are_named_at_once() -> None:
 
 def test_named_columns_win_over_known_names_and_blanks_around_them_do_not_matter() -> None:
     wanted = ColumnMap(origin=("a", "b"), destination=("c", "d"), person="cab_id")
-    found = recognise("o_lat", "o_lon", "d_lat", "d_lon", " a", "b", "c", "d", "cab_id", "uid", wanted=wanted)
+    found = recognise(
+        "o_lat", "o_lon", "d_lat", "d_lon", " a", "b", "c", "d", "cab_id", "uid", wanted=wanted
+    )
     assert found.as_recorded() == {"origin": " a,b", "destination": "c,d", "person": "cab_id"}
 
 
@@ -123,7 +143,12 @@ def test_pairs_are_parsed() -> None:
         {"origin": ("a", "b")},
         {"destination_tile": "a"},
         {"origin": ("a", "b"), "destination": ("a", "b")},
-        {"origin": ("a", "b"), "destination": ("c", "d"), "origin_tile": "e", "destination_tile": "f"},
+        {
+            "origin": ("a", "b"),
+            "destination": ("c", "d"),
+            "origin_tile": "e",
+            "destination_tile": "f",
+        },
     ],
 )
 def test_ends_that_do_not_fit_together_are_refused(given: dict[str, object]) -> None:
@@ -152,4 +177,6 @@ def test_a_line_of_data_is_recognised(cell):
 
 
 def test_names_are_no_data():
-    assert not Header(["PULocationID", "start_lat", "t1", "LOCAL DATE", "2011 census", "[lat]", "e5"]).may_be_data
+    assert not Header(
+        ["PULocationID", "start_lat", "t1", "LOCAL DATE", "2011 census", "[lat]", "e5"]
+    ).may_be_data

@@ -1,8 +1,13 @@
-"""Changed trip files are read right or refused; `python -m benchmarks.fuzz_reading --count 20000` tries more."""
+"""Changed trip files are read right or refused.
+
+`python -m benchmarks.fuzz_reading --count 20000` tries more.
+"""
 
 import pytest
 
-fuzz = pytest.importorskip("benchmarks.fuzz_reading", reason="needs the repository's folder benchmarks")
+fuzz = pytest.importorskip(
+    "benchmarks.fuzz_reading", reason="needs the repository's folder benchmarks"
+)
 
 
 @pytest.mark.slow

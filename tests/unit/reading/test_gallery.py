@@ -1,4 +1,7 @@
-"""Headers of public data sets, with rows made up like theirs: recognised right, or refused with a hint that works."""
+"""Headers of public data sets, with rows made up like theirs.
+
+Recognised right, or refused with a hint that works.
+"""
 
 import json
 import re
@@ -7,8 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from flowveil import read_slices, read_trips, read_zones
-from flowveil.cli import main
-from flowveil.errors import DataError
+from flowveil.apps.cli import main
+from flowveil.core.errors import DataError
 
 CELLS = ("8a1fb46622dffff", "8a1fb46622d7fff")
 
@@ -36,25 +39,32 @@ class Sample:
     hint: str = ""
 
 
-BIKE = "start station latitude,start station longitude", "end station latitude,end station longitude"
+BIKE = (
+    "start station latitude,start station longitude",
+    "end station latitude,end station longitude",
+)
 LAT_LNG = {"origin": "start_lat,start_lng", "destination": "end_lat,end_lng"}
-TLC = {"origin": "pickup_latitude,pickup_longitude", "destination": "dropoff_latitude,dropoff_longitude"}
+TLC = {
+    "origin": "pickup_latitude,pickup_longitude",
+    "destination": "dropoff_latitude,dropoff_longitude",
+}
 GALLERY = {
     "Citi Bike 2013": Sample(
-        '"tripduration","starttime","stoptime","start station id","start station name","start station latitude",'
-        '"start station longitude","end station id","end station name","end station latitude","end station longitude",'
-        '"bikeid","usertype","birth year","gender"',
-        '"634","2013-07-13 15:09:00","2013-07-13 15:19:00","164","E 47 St","40.75","-73.97","504","1 Ave","40.73",'
-        '"-73.98","{i}","Customer","\\N","0"',
+        '"tripduration","starttime","stoptime","start station id","start station name","start'
+        ' station latitude","start station longitude","end station id","end station name","end'
+        ' station latitude","end station longitude","bikeid","usertype","birth year","gender"',
+        '"634","2013-07-13 15:09:00","2013-07-13 15:19:00","164","E 47'
+        ' St","40.75","-73.97","504","1 Ave","40.73","-73.98","{i}","Customer","\\N","0"',
         {"origin": BIKE[0], "destination": BIKE[1]},
         time=("starttime", "2013-07-13T15:00", {}),
         hint="No person column",
     ),
     "Citi Bike 2016": Sample(
-        "Trip Duration,Start Time,Stop Time,Start Station ID,Start Station Name,Start Station Latitude,"
-        "Start Station Longitude,End Station ID,End Station Name,End Station Latitude,End Station Longitude,Bike ID,"
-        "User Type,Birth Year,Gender",
-        "680,10/13/2016 15:09:07,10/13/2016 15:18:27,328,Watts,40.72,-74,150,E 2,40.72,-73.98,{i},Subscriber,1982,1",
+        "Trip Duration,Start Time,Stop Time,Start Station ID,Start Station Name,Start Station"
+        " Latitude,Start Station Longitude,End Station ID,End Station Name,End Station Latitude,End"
+        " Station Longitude,Bike ID,User Type,Birth Year,Gender",
+        "680,10/13/2016 15:09:07,10/13/2016 15:18:27,328,Watts,40.72,-74,150,E"
+        " 2,40.72,-73.98,{i},Subscriber,1982,1",
         {
             "origin": "Start Station Latitude,Start Station Longitude",
             "destination": "End Station Latitude,End Station Longitude",
@@ -64,14 +74,16 @@ GALLERY = {
     "Citi Bike 2021": Sample(
         "ride_id,rideable_type,started_at,ended_at,start_station_name,start_station_id,end_station_name,"
         "end_station_id,start_lat,start_lng,end_lat,end_lng,member_casual",
-        "{i}A2,classic_bike,2021-02-13 15:09:00.123,2021-02-13 15:19:00,A,HB1,B,HB2,40.74,-74.04,40.75,-74.03,member",
+        "{i}A2,classic_bike,2021-02-13 15:09:00.123,2021-02-13"
+        " 15:19:00,A,HB1,B,HB2,40.74,-74.04,40.75,-74.03,member",
         LAT_LNG,
         time=("started_at", "2021-02-13T15:00", {}),
     ),
     "Divvy 2019": Sample(
         "trip_id,start_time,end_time,bikeid,tripduration,from_station_id,from_station_name,to_station_id,"
         "to_station_name,usertype,gender,birthyear",
-        "{i},2019-01-01 0:04:37,2019-01-01 0:11:07,2167,390.0,199,Wabash,84,Milwaukee,Subscriber,Male,1989",
+        "{i},2019-01-01 0:04:37,2019-01-01"
+        " 0:11:07,2167,390.0,199,Wabash,84,Milwaukee,Subscriber,Male,1989",
         said={"origin_tile": "from_station_id", "destination_tile": "to_station_id"},
         time=("start_time", "2019-01-01T00:00", {}),
         zones=("199", "84"),
@@ -79,7 +91,8 @@ GALLERY = {
     "Divvy 2013": Sample(
         "trip_id,starttime,stoptime,bikeid,tripduration,from_station_id,from_station_name,to_station_id,"
         "to_station_name,usertype,gender,birthday",
-        "{i},1/2/19 3:09:00 PM,1/2/19 3:19:00 PM,2167,390,199,Wabash,84,Milwaukee,Subscriber,Male,1989",
+        "{i},1/2/19 3:09:00 PM,1/2/19 3:19:00"
+        " PM,2167,390,199,Wabash,84,Milwaukee,Subscriber,Male,1989",
         said={"origin_tile": "from_station_id", "destination_tile": "to_station_id"},
         time=("starttime", "2019-01-02T15:00", {"time_format": "%m/%d/%y %I:%M:%S %p"}),
         zones=("199", "84"),
@@ -94,7 +107,8 @@ GALLERY = {
     "BIXI 2022": Sample(
         "STARTSTATIONNAME,STARTSTATIONARRONDISSEMENT,STARTSTATIONLATITUDE,STARTSTATIONLONGITUDE,ENDSTATIONNAME,"
         "ENDSTATIONARRONDISSEMENT,ENDSTATIONLATITUDE,ENDSTATIONLONGITUDE,STARTTIMEMS,ENDTIMEMS",
-        "Marquette,Le Plateau,45.53,-73.58,de Bullion,Le Plateau,45.52,-73.57,1650000000000,1650000600000",
+        "Marquette,Le Plateau,45.53,-73.58,de Bullion,Le"
+        " Plateau,45.52,-73.57,1650000000000,1650000600000",
         {
             "origin": "STARTSTATIONLATITUDE,STARTSTATIONLONGITUDE",
             "destination": "ENDSTATIONLATITUDE,ENDSTATIONLONGITUDE",
@@ -102,8 +116,8 @@ GALLERY = {
         time=("STARTTIMEMS", "2022-04-15T01:00", {"timezone": "America/Montreal"}),
     ),
     "TfL cycle hire": Sample(
-        "Rental Id,Duration,Bike Id,End Date,EndStation Id,EndStation Name,Start Date,StartStation Id,"
-        "StartStation Name",
+        "Rental Id,Duration,Bike Id,End Date,EndStation Id,EndStation Name,Start Date,StartStation"
+        " Id,StartStation Name",
         "{i},960,1234,13/01/2020 15:25,45,Broad St,13/01/2020 15:09,12,Malet Street",
         {"origin_tile": "StartStation Id", "destination_tile": "EndStation Id"},
         time=("Start Date", "2020-01-13T15:00", {}),
@@ -118,9 +132,13 @@ GALLERY = {
     ),
     "NYC TLC green 2014": Sample(
         "VendorID,lpep_pickup_datetime,Lpep_dropoff_datetime,Store_and_fwd_flag,RateCodeID,Pickup_longitude,"
+        ""
         "Pickup_latitude,Dropoff_longitude,Dropoff_latitude,Passenger_count,Trip_distance,Trip_type ",
         "2,2014-01-15 19:05:39,2014-01-15 19:23:42,N,1,-73.99,40.75,-73.97,40.75,1,1.59,1",
-        {"origin": "Pickup_latitude,Pickup_longitude", "destination": "Dropoff_latitude,Dropoff_longitude"},
+        {
+            "origin": "Pickup_latitude,Pickup_longitude",
+            "destination": "Dropoff_latitude,Dropoff_longitude",
+        },
     ),
     "NYC TLC yellow 2019": Sample(
         "VendorID,tpep_pickup_datetime,tpep_dropoff_datetime,passenger_count,trip_distance,RatecodeID,"
@@ -136,15 +154,9 @@ GALLERY = {
         {"origin_tile": "PULocationID", "destination_tile": "DOLocationID"},
         zones=("151", "239"),
     ),
-    "LODES": Sample(
-        "w_geocode,h_geocode,S000,SA01,SA02,SA03,SE01,SE02,SE03,SI01,SI02,SI03,createdate",
-        "261251234001001,261251234001002,{i},1,0,0,1,0,0,0,1,0,20210101",
-        said={"origin_tile": "h_geocode", "destination_tile": "w_geocode"},
-        zones=("261251234001001", "261251234001002"),
-        hint="S000",
-    ),
     "Census flows": Sample(
-        "Area of usual residence,Area of workplace,All categories: Method of travel to work,Work from home,Train",
+        "Area of usual residence,Area of workplace,All categories: Method of travel to work,Work"
+        " from home,Train",
         "E02002330,E02002331,{i},0,3",
         said={"origin_tile": "Area of usual residence", "destination_tile": "Area of workplace"},
         zones=("E02002330", "E02002331"),
@@ -178,7 +190,10 @@ GALLERY = {
 def file_of(tmp_path):
     def write(sample):
         path = tmp_path / "trips.csv"
-        path.write_text("\n".join([sample.header, *(sample.row.replace("{i}", str(i)) for i in (3, 4, 4, 5))]) + "\n")
+        path.write_text(
+            "\n".join([sample.header, *(sample.row.replace("{i}", str(i)) for i in (3, 4, 4, 5))])
+            + "\n"
+        )
         return path
 
     return write
@@ -189,7 +204,11 @@ def options_of(sample):
         return {}
     import pyarrow as pa
 
-    return {"zones": read_zones(pa.table({"zone": list(sample.zones), "parent": ["all"] * len(sample.zones)}))}
+    return {
+        "zones": read_zones(
+            pa.table({"zone": list(sample.zones), "parent": ["all"] * len(sample.zones)})
+        )
+    }
 
 
 @pytest.mark.parametrize("sample", GALLERY.values(), ids=GALLERY)
@@ -202,7 +221,9 @@ def test_columns_are_recognised_or_the_hint_works(sample, file_of):
         for argument in ("origin_tile", "destination_tile"):
             assert argument in str(caught.value)
     flows = read_trips(path, **sample.said, **how)
-    used = {role: column for role, column in flows.intake.columns.items() if role not in sample.said}
+    used = {
+        role: column for role, column in flows.intake.columns.items() if role not in sample.said
+    }
     assert used == sample.found
     assert sample.hint in " ".join(flows.intake.notes)
     assert int(flows.trips.sum()) == (16 if "trips" in sample.said else 4)
@@ -218,7 +239,7 @@ def test_times_are_read_right_or_the_hint_works(sample, file_of):
     if "time_format" in said:
         with pytest.raises(DataError, match=re.escape("time_format (--time-format)")):
             read_slices(path, time=column, every="1h", **how)
-    assert read_slices(path, time=column, every="1h", **said, **how).keys == ((hour,),)
+    assert read_slices(path, time=column, every="1h", **said, **how).slice_keys == ((hour,),)
 
 
 def printed(capsys, *words: str) -> tuple[int, str]:
@@ -234,10 +255,12 @@ def printed(capsys, *words: str) -> tuple[int, str]:
 
 def flags_in(text: str) -> list[str]:
     """The options that the hints of a message name."""
-    return [flag for hint in text.split("Hint:")[1:] for flag in re.findall(r"--[a-z][a-z-]*", hint)]
+    return [
+        flag for hint in text.split("Hint:")[1:] for flag in re.findall(r"--[a-z][a-z-]*", hint)
+    ]
 
 
-@pytest.mark.parametrize("name", ["Divvy 2013", "LODES", "Census flows", "NetMob OD", "TTS"])
+@pytest.mark.parametrize("name", ["Divvy 2013", "Census flows", "NetMob OD", "TTS"])
 def test_hints_can_be_followed_as_they_are_printed(name, file_of, tmp_path, capsys):
     sample = GALLERY[name]
     zones = tmp_path / "zones.csv"
@@ -261,6 +284,8 @@ def test_hints_can_be_followed_as_they_are_printed(name, file_of, tmp_path, caps
     assert code == 0, text
     counts = re.search(r"columns that hold numbers: (.*?)[.,] .*?Hint: (--[a-z-]+) names it", text)
     if sample.time is None:
-        code, text = printed(capsys, *command, counts[2], sample.said.get("trips", counts[1]), "--json")
+        code, text = printed(
+            capsys, *command, counts[2], sample.said.get("trips", counts[1]), "--json"
+        )
         assert code == 0, text
         assert json.loads(text[text.index("{") :])["trips"] == 16

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from flowveil import anonymize_slices, verify_release
-from flowveil.cli import main
-from flowveil.engines import read_slices, read_trips
-from flowveil.errors import ParameterError
-from flowveil.sources import prepare
+from flowveil.apps.cli import main
+from flowveil.core.errors import ParameterError
+from flowveil.reading.engines import read_slices, read_trips
+from flowveil.reading.sources import prepare
 from flowveil.tabular.records import read_records
 from flowveil.zoning.files import read_zones
 from samples.drafts import unchecked
@@ -42,17 +42,30 @@ def test_a_folder_is_no_column(tmp_path, folder, ending):
 
 
 def test_a_folder_does_not_replace_a_column(tmp_path):
-    write(TRIPS.append_column("weight", pa.array([1.0, 2.0, 3.0])), tmp_path / "weight=100000" / "t.parquet")
-    write(TRIPS.append_column("weight", pa.array([1.0, 2.0, 3.0])), tmp_path / "weight=100000" / "u.parquet")
+    write(
+        TRIPS.append_column("weight", pa.array([1.0, 2.0, 3.0])),
+        tmp_path / "weight=100000" / "t.parquet",
+    )
+    write(
+        TRIPS.append_column("weight", pa.array([1.0, 2.0, 3.0])),
+        tmp_path / "weight=100000" / "u.parquet",
+    )
     assert read_trips(tmp_path, weight="weight").weight.tolist() == [12.0]
 
 
 def test_other_readers_see_no_column_either(tmp_path):
     folder = tmp_path / "name=Zoe" / "c0=9" / "trips=7"
-    zones = write(pa.table({"zone": ["a", "b"], "lat": [48.0, 48.1], "lon": [2.0, 2.1]}), folder / "z.parquet")
+    zones = write(
+        pa.table({"zone": ["a", "b"], "lat": [48.0, 48.1], "lon": [2.0, 2.1]}), folder / "z.parquet"
+    )
     assert "name" not in read_zones(zones).columns
     assert read_records(zones).column_names == ["zone", "lat", "lon"]
-    points = {"person": ["p", "p"], "time": [1_700_000_000, 1_700_000_060], "lat": [48.0, 48.1], "lon": [2.0, 2.1]}
+    points = {
+        "person": ["p", "p"],
+        "time": [1_700_000_000, 1_700_000_060],
+        "lat": [48.0, 48.1],
+        "lon": [2.0, 2.1],
+    }
     for ending in ("csv", "parquet"):
         trips = prepare("gps", write(pa.table(points), folder / f"g.{ending}"), dwell=None).trips
         assert trips["person_id"].to_pylist() == ["p"]
@@ -63,7 +76,7 @@ def test_other_readers_see_no_column_either(tmp_path):
 def test_partition_columns_cut_trips_when_asked_for(tmp_path, ending):
     path = write(TRIPS, tmp_path / "month=3" / "zone=l'%C3%A9t%C3%A9" / f"t.{ending}")
     sliced = read_slices(path, by="month,zone", partition_columns="month,zone", by_many=True)
-    assert sliced.keys == (("3", "l'été"),)
+    assert sliced.slice_keys == (("3", "l'été"),)
     assert sliced.intake.partition_columns == ("month", "zone")
 
 
@@ -71,8 +84,10 @@ def test_partition_columns_of_several_files(tmp_path):
     for month in (3, 4):
         write(TRIPS, tmp_path / f"trips={month}" / f"month={month}" / "t.parquet")
     write(TRIPS, tmp_path / "trips=3" / "month=__HIVE_DEFAULT_PARTITION__" / "t.parquet")
-    sliced = read_slices(tmp_path, by="month", partition_columns=["month"], by_many=True, max_dropped=0.5)
-    assert sliced.keys == (("3",), ("4",))
+    sliced = read_slices(
+        tmp_path, by="month", partition_columns=["month"], by_many=True, max_dropped=0.5
+    )
+    assert sliced.slice_keys == (("3",), ("4",))
     assert [s.trips.tolist() for s in sliced.slices] == [[3], [3]]
     assert sliced.intake.left_out == {"missing attribute": 3}
 
@@ -113,4 +128,7 @@ def test_verify_reads_partition_columns_as_the_release_says(tmp_path):
         main(["anonymize", str(tmp_path / "in"), *asked, "--out", str(out)])
     assert '"partition_columns"' in (out / "report.json").read_text()
     assert verify_release(out, against=tmp_path / "in").holds
-    assert len(anonymize_slices(read_slices(tmp_path / "in", by="month", partition_columns="month"))) == 2
+    assert (
+        len(anonymize_slices(read_slices(tmp_path / "in", by="month", partition_columns="month")))
+        == 2
+    )

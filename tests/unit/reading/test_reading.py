@@ -6,18 +6,31 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from flowveil.engines import read_flows
-from flowveil.errors import ParameterError
+from flowveil.core.errors import ParameterError
 from flowveil.reading import Reading
+from flowveil.reading.engines import read_flows
 
 CELL, AT = "8a1fb46622dffff", 1_700_000_000
 TABLE = pa.table(
-    {"a": [CELL] * 200, "b": [CELL] * 200, "w": [2.5] * 200, "sex": ["f", "m"] * 100, "at": [1_700_000_000] * 200}
+    {
+        "a": [CELL] * 200,
+        "b": [CELL] * 200,
+        "w": [2.5] * 200,
+        "sex": ["f", "m"] * 100,
+        "at": [1_700_000_000] * 200,
+    }
 )
 
 
 def test_what_a_report_records_reads_the_same_again():
-    given = {"origin_tile": "a", "destination_tile": "b", "weight": "w", "by": "sex", "time": "at", "every": "1h"}
+    given = {
+        "origin_tile": "a",
+        "destination_tile": "b",
+        "weight": "w",
+        "by": "sex",
+        "time": "at",
+        "every": "1h",
+    }
     given["timezone"] = "Europe/Oslo"
     asked = Reading.from_arguments(
         **given, resolution=8, max_dropped=0.2, skip_unknown=True, person_case="keep", by_many=True

@@ -13,7 +13,9 @@ CELL = 0x8A1FB46622DFFFF
 
 def test_numbers_are_cells_as_h3_says() -> None:
     cells = [CELL, 0, 1, 2**64 - 1, CELL, CELL - 1, *h3_int.get_pentagons(3)]
-    assert is_cell(np.array(cells, dtype=np.uint64)).tolist() == [h3_int.is_valid_cell(c) for c in cells]
+    assert is_cell(np.array(cells, dtype=np.uint64)).tolist() == [
+        h3_int.is_valid_cell(c) for c in cells
+    ]
 
 
 def test_each_row_is_counted_under_one_reason_the_first_that_fits() -> None:
@@ -33,7 +35,9 @@ def test_each_row_is_counted_under_one_reason_the_first_that_fits() -> None:
         ]
     ).T
     screening = Screening(Reading(resolution=5, max_dropped=1.0), H3Tiling(5))
-    kept = screening.pass_batch(Batch(points=tuple(rows[:4]), trips=rows[4], added={"weight": rows[5]}))
+    kept = screening.pass_batch(
+        Batch(points=tuple(rows[:4]), trips=rows[4], added={"weight": rows[5]})
+    )
     intake = screening.finish(label="it", nobody={})
     assert kept.rows.tolist() == [6, 8]
     assert kept.trips.tolist() == [3, 3]

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowveil import read_slices
-from flowveil.cli import main
-from flowveil.errors import DataError, ParameterError
+from flowveil.apps.cli import main
+from flowveil.core.errors import DataError, ParameterError
 from flowveil.reading import Reading
-from flowveil.reading.plausibility import guess_timezone
 from flowveil.reading.times import MICROSECONDS, check_time_options, decide
+from flowveil.zoning.gazetteer import guess_timezone
 from samples.drafts import unchecked
 from samples.verified import findings_of
 
@@ -48,9 +48,18 @@ def trips(times, **columns):
 
 #: Forms as Python writes and reads them.
 FORMS = (
-    "%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y/%m/%d %H:%M:%S.%f", "%d.%m.%Y %H:%M", "%d/%m/%Y %H:%M:%S",
-    "%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %I:%M%p", "%d-%m-%Y", "%Y-%m-%d %H:%M:%S%z", "%Y-%m-%dT%H:%M %z",
-)  # fmt: skip
+    "%Y-%m-%d",
+    "%Y-%m-%d %H:%M",
+    "%Y-%m-%dT%H:%M:%S",
+    "%Y/%m/%d %H:%M:%S.%f",
+    "%d.%m.%Y %H:%M",
+    "%d/%m/%Y %H:%M:%S",
+    "%m/%d/%Y %I:%M:%S %p",
+    "%m/%d/%Y %I:%M%p",
+    "%d-%m-%Y",
+    "%Y-%m-%d %H:%M:%S%z",
+    "%Y-%m-%dT%H:%M %z",
+)
 #: A day that leaves no doubt between day-first and month-first.
 CLEAR = datetime(2019, 1, 31, 15, 9)
 moments = st.datetimes(datetime(1900, 1, 1), datetime(2100, 12, 31, 23, 59))
@@ -81,13 +90,24 @@ def test_recognised_texts_are_what_python_reads(form, drawn):
 @settings(max_examples=20, deadline=None)
 @given(
     st.lists(
-        st.from_regex(r"\A[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}( [0-9]{1,2}:[0-9]{2}( [AP]M)?)?\Z"),
+        st.from_regex(
+            r"\A[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}( [0-9]{1,2}:[0-9]{2}( [AP]M)?)?\Z"
+        ),
         min_size=1,
         max_size=4,
     )
 )
 def test_whatever_is_accepted_is_a_reading_of_python(texts):
-    dates = ("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y")
+    dates = (
+        "%Y-%m-%d",
+        "%Y/%m/%d",
+        "%Y.%m.%d",
+        "%d.%m.%Y",
+        "%d/%m/%Y",
+        "%m/%d/%Y",
+        "%d-%m-%Y",
+        "%m-%d-%Y",
+    )
     clocks = ("", " %H:%M", " %I:%M %p")
 
     def reads(text, form):
@@ -97,11 +117,16 @@ def test_whatever_is_accepted_is_a_reading_of_python(texts):
             return None
 
     found, form = read(texts)
-    accepted = [(text, moment) for text, moment in zip(texts, found, strict=True) if moment is not None]
+    accepted = [
+        (text, moment) for text, moment in zip(texts, found, strict=True) if moment is not None
+    ]
     if accepted:
         assert form.problem is None
-        # One form of Python reads every text that was accepted, to the same time: nothing is read by chance.
-        assert any(all(reads(t, d + c) == moment for t, moment in accepted) for d in dates for c in clocks)
+        # One form of Python reads every text that was accepted, to the same time: nothing is read
+        # by chance.
+        assert any(
+            all(reads(t, d + c) == moment for t, moment in accepted) for d in dates for c in clocks
+        )
         assert all(1900 <= moment.year <= 2100 for _, moment in accepted)
 
 
@@ -109,7 +134,9 @@ def test_whatever_is_accepted_is_a_reading_of_python(texts):
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.string()])
 def test_unix_numbers_of_each_size(unit, kind):
     seconds = [1_546_300_800, 1_700_000_123, 315_532_800]
-    found, form = read(pa.array([str(s * unit) if kind == pa.string() else s * unit for s in seconds], kind))
+    found, form = read(
+        pa.array([str(s * unit) if kind == pa.string() else s * unit for s in seconds], kind)
+    )
     assert found == [EPOCH + timedelta(seconds=s) for s in seconds]
     assert form.needs_timezone == "Unix times"
 
@@ -126,11 +153,21 @@ def test_numbers_that_are_no_unix_times_are_refused(numbers):
 
 @pytest.mark.parametrize(
     "times",
-    [[8, 17, 0], [8.0, 17.0, 0.0], ["8.0", "17.0", "0"], ["8:15", "17:59:59", "00:00"], [time(8), time(17), time(0)]],
+    [
+        [8, 17, 0],
+        [8.0, 17.0, 0.0],
+        ["8.0", "17.0", "0"],
+        ["8:15", "17:59:59", "00:00"],
+        [time(8), time(17), time(0)],
+    ],
     ids=["hours", "floats", "texts", "clock", "type"],
 )
 def test_times_of_day_are_sliced_by_the_hour_of_the_day_and_by_nothing_else(times):
-    assert read_slices(trips(times), time="at", every="hour").keys == (("00:00",), ("08:00",), ("17:00",))
+    assert read_slices(trips(times), time="at", every="hour").slice_keys == (
+        ("00:00",),
+        ("08:00",),
+        ("17:00",),
+    )
     with pytest.raises(ParameterError, match="have no date"):
         read_slices(trips(times), time="at", every="1h")
 
@@ -138,31 +175,44 @@ def test_times_of_day_are_sliced_by_the_hour_of_the_day_and_by_nothing_else(time
 def test_iso_weeks_begin_on_monday_and_belong_to_the_year_of_their_thursday():
     dates = ["2023-01-01", "2023-01-02", "2024-12-30", "2026-12-31"]
     expected = [datetime.fromisoformat(date).isocalendar() for date in dates]
-    found = read_slices(trips(dates), time="at", every="week").keys
+    found = read_slices(trips(dates), time="at", every="week").slice_keys
     assert found == tuple((f"{week.year}-W{week.week:02}",) for week in expected)
 
 
-ZONES = ("Europe/Paris", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "America/Sao_Paulo", "UTC")
+ZONES = (
+    "Europe/Paris",
+    "America/New_York",
+    "Asia/Kolkata",
+    "Australia/Lord_Howe",
+    "America/Sao_Paulo",
+    "UTC",
+)
 
 
 @pytest.mark.parametrize("zone", ZONES)
 def test_local_time_is_that_of_zoneinfo(zone):
     seconds = list(range(946_684_800, 1_735_689_600, 131 * 3_600 + 1_234))
     found, form = read(seconds, timezone=zone)
-    assert found == [datetime.fromtimestamp(s, ZoneInfo(zone)).replace(tzinfo=None) for s in seconds]
+    assert found == [
+        datetime.fromtimestamp(s, ZoneInfo(zone)).replace(tzinfo=None) for s in seconds
+    ]
     assert form.note is None
     zoned = [datetime.fromtimestamp(s, UTC).isoformat() for s in seconds[:50]]
     assert read(zoned, timezone=zone)[0] == found[:50]
 
 
-#: Made like the files in which times were misread: the first column of Chicago's and of BIXI's trips, and others.
+#: Made like the files in which times were misread: the first column of Chicago's and of BIXI's
+#: trips, and others.
 REFUSED = {
     "two-digit years": (["1/2/19 3:09:00 PM"] * 3, "'9/9/99 9:99:99 AA'"),
     "leftover": (["2019-01-02 10:00", "2019-01-03 11:00 Zoe"], "'9999-99-99 99:99 AAA'"),
     "mixture": (["2019-01-02 10:00"] * 2 + ["13/01/2019 10:00"], "'99/99/9999 99:99'"),
     "12 and 24 hours": (["1/13/2019 3:09 PM"] * 2 + ["1/14/2019 3:09"], "'9/99/9999 9:99'"),
     "dates without times": (["2019-01-02 10:00"] * 2 + ["2019-01-02"], "'9999-99-99'"),
-    "with and without zone": (["2019-01-02 10:00Z"] * 2 + ["2019-01-02 10:00"], "'9999-99-99 99:99'"),
+    "with and without zone": (
+        ["2019-01-02 10:00Z"] * 2 + ["2019-01-02 10:00"],
+        "'9999-99-99 99:99'",
+    ),
     "year 0019": (["0019-01-02 10:00"], "'9999-99-99 99:99'"),
     "year 2101": (["2101-01-02 10:00"], "'9999-99-99 99:99'"),
     "no such day": (["2019-02-30 10:00"], "'9999-99-99 99:99'"),
@@ -177,7 +227,10 @@ REFUSED = {
 @pytest.mark.parametrize(
     ("times", "message", "stream"),
     # Whether rows can be looked at twice or come once matters for what the whole column decides.
-    [*((*case, False) for case in REFUSED.values()), *((*REFUSED[name], True) for name in ("mixture", "both orders"))],
+    [
+        *((*case, False) for case in REFUSED.values()),
+        *((*REFUSED[name], True) for name in ("mixture", "both orders")),
+    ],
     ids=[*REFUSED, "mixture in a stream", "both orders in a stream"],
 )
 def test_what_has_no_one_reading_is_refused_by_its_shape(times, message, stream):
@@ -192,20 +245,24 @@ def test_what_has_no_one_reading_is_refused_by_its_shape(times, message, stream)
 def test_the_whole_column_decides_between_day_first_and_month_first():
     first = ["1/2/2019 3:09"] * 20_000
     for last, day in (("13/2/2019 3:09", "2019-02-01"), ("2/13/2019 3:09", "2019-01-02")):
-        assert read_slices(trips([*first, last]), time="at", every="day").keys[0] == (day,)
+        assert read_slices(trips([*first, last]), time="at", every="day").slice_keys[0] == (day,)
 
 
 def test_a_format_reads_what_is_not_recognised():
     table = trips(["1/2/19 3:09:00 PM"] * 3)
-    assert read_slices(table, time="at", every="1h", time_format="%m/%d/%y %I:%M:%S %p").keys == (
-        ("2019-01-02T15:00",),
-    )
+    assert read_slices(
+        table, time="at", every="1h", time_format="%m/%d/%y %I:%M:%S %p"
+    ).slice_keys == (("2019-01-02T15:00",),)
     clock = read_slices(trips(["08:15", "23:59"]), time="at", every="hour", time_format="%H:%M")
-    assert clock.keys == (("08:00",), ("23:00",))
-    assert read_slices(trips([20190102]), time="at", every="day", time_format="%Y%m%d").keys == (("2019-01-02",),)
+    assert clock.slice_keys == (("08:00",), ("23:00",))
+    assert read_slices(
+        trips([20190102]), time="at", every="day", time_format="%Y%m%d"
+    ).slice_keys == (("2019-01-02",),)
 
 
-FORMATS = st.sampled_from(["%d/%m/%y %H:%M", "%Y%m%d%H%M", "%b %d %Y", "%H:%M", "%d.%m.%Y", "%I:%M:%S %p", "%Y-%j"])
+FORMATS = st.sampled_from(
+    ["%d/%m/%y %H:%M", "%Y%m%d%H%M", "%b %d %Y", "%H:%M", "%d.%m.%Y", "%I:%M:%S %p", "%Y-%j"]
+)
 
 
 @settings(max_examples=20, deadline=None)
@@ -246,13 +303,25 @@ def test_format_and_zone_reach_the_report_its_command_and_verify(tmp_path, capsy
     rows = "".join(f"{CELL},{CELL},1/{d}/19 3:09 PM +0000\n" for d in (2, 3) for _ in range(5))
     path.write_text(f"o_h3,d_h3,at\n{rows}")
     form = "%m/%d/%y %I:%M %p %z"
-    said = ["--time", "at", "--every", "1h", "--set", f"slices.time_format={form}", "--timezone", "Europe/Paris"]
+    said = [
+        "--time",
+        "at",
+        "--every",
+        "1h",
+        "--set",
+        f"slices.time_format={form}",
+        "--timezone",
+        "Europe/Paris",
+    ]
     with unchecked():
         run("anonymize", path, "--k", 5, *said, "--out", out)
     assert "UTC" not in capsys.readouterr().out
     report = json.loads((out / "report.json").read_text())
     assert report["parameters"]["timezone"] == "Europe/Paris"
-    assert pq.read_table(out / "flows.parquet")["time"].to_pylist() == ["2019-01-02T16:00", "2019-01-03T16:00"]
+    assert pq.read_table(out / "flows.parquet")["time"].to_pylist() == [
+        "2019-01-02T16:00",
+        "2019-01-03T16:00",
+    ]
     words = shlex.split(report["published"]["command"])[1:]
     with unchecked():
         run(*[{"INPUT": path, "DIR": again}.get(word, word) for word in words])
@@ -267,7 +336,9 @@ def test_format_and_zone_reach_the_report_its_command_and_verify(tmp_path, capsy
 
 OSLO = ZoneInfo("Europe/Oslo")
 #: Trips in summer and winter, each half past eight in the morning in Oslo.
-MORNINGS = [datetime(2024, month, 10 + day, 8, 30, tzinfo=OSLO) for month in (1, 7) for day in range(5)]
+MORNINGS = [
+    datetime(2024, month, 10 + day, 8, 30, tzinfo=OSLO) for month in (1, 7) for day in range(5)
+]
 
 
 def in_frames(kind, zone):
@@ -290,14 +361,16 @@ def in_frames(kind, zone):
     }[kind]()
 
 
-@pytest.mark.parametrize("kind", ["arrow", "stream", "pandas", "polars", "pandas objects", "text", "parquet"])
+@pytest.mark.parametrize(
+    "kind", ["arrow", "stream", "pandas", "polars", "pandas objects", "text", "parquet"]
+)
 def test_times_with_a_zone_are_shown_in_that_zone(kind, tmp_path):
     table = in_frames("arrow" if kind == "parquet" else kind, OSLO)
     if kind == "parquet":
         pq.write_table(table, tmp_path / "t.parquet")
         table = tmp_path / "t.parquet"
     read = read_slices(table, time="at", every="hour")
-    assert read.keys == (("08:00",),)
+    assert read.slice_keys == (("08:00",),)
     # Texts and objects have an offset each, not the name of a zone.
     assert read.intake.timezone == (None if kind in ("text", "pandas objects") else "Europe/Oslo")
     assert "are shown in" in read.intake.notes[0]
@@ -310,26 +383,35 @@ def test_times_in_utc_need_a_zone_which_the_message_suggests(kind):
     table = in_frames("arrow" if kind == "unix" else kind, ZoneInfo("UTC"))
     if kind == "unix":
         table = table.set_column(2, "at", pa.array([int(m.timestamp()) for m in MORNINGS]))
-    with pytest.raises(ParameterError, match=r"These trips are in Europe/Paris: timezone='Europe/Paris'\?"):
+    with pytest.raises(
+        ParameterError, match=r"These trips are in Europe/Paris: timezone='Europe/Paris'\?"
+    ):
         read_slices(table, time="at", every="hour")
-    assert read_slices(table, time="at", every="hour", timezone="Europe/Oslo").keys == (("08:00",),)
+    assert read_slices(table, time="at", every="hour", timezone="Europe/Oslo").slice_keys == (
+        ("08:00",),
+    )
     confirmed = read_slices(table, time="at", every="hour", timezone="UTC")
-    assert confirmed.keys == (("06:00",), ("07:00",))
+    assert confirmed.slice_keys == (("06:00",), ("07:00",))
     assert confirmed.intake.timezone == "UTC"
 
 
 def test_one_offset_is_a_zone_that_a_report_can_name():
     texts = ["2024-01-10 08:30+05:30"] * 3
     read = read_slices(trips(texts), time="at", every="hour")
-    assert (read.keys, read.intake.timezone) == ((("08:00",),), "UTC+0530")
-    assert read_slices(trips(texts), time="at", every="hour", timezone="UTC+0530").keys == read.keys
+    assert (read.slice_keys, read.intake.timezone) == ((("08:00",),), "UTC+0530")
+    assert (
+        read_slices(trips(texts), time="at", every="hour", timezone="UTC+0530").slice_keys
+        == read.slice_keys
+    )
     fixed = pa.array([datetime(2024, 1, 10, 3, tzinfo=UTC)], pa.timestamp("us", "+05:30"))
-    assert read_slices(trips(fixed), time="at", every="hour").keys == read.keys
+    assert read_slices(trips(fixed), time="at", every="hour").slice_keys == read.slice_keys
 
 
 def test_the_command_asks_for_the_zone(tmp_path, capsys):
     path = tmp_path / "trips.csv"
-    path.write_text("start_lat,start_lon,end_lat,end_lon,at\n" + "59.91,10.75,59.92,10.76,1700000000\n" * 9)
+    path.write_text(
+        "start_lat,start_lon,end_lat,end_lon,at\n" + "59.91,10.75,59.92,10.76,1700000000\n" * 9
+    )
     asked = ("anonymize", path, "--k", 5, "--time", "at", "--every", "1h", "--out", tmp_path / "r")
     with pytest.raises(SystemExit) as stopped:
         run(*asked)

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 import flowveil
 from flowveil import anonymize
-from flowveil.flows import Flows
-from flowveil.hierarchy import Hierarchy
-from flowveil.read_summary import ReadSummary
+from flowveil.core.flows import Flows
+from flowveil.core.hierarchy import Hierarchy
+from flowveil.core.read_summary import ReadSummary
 from flowveil.release.statement import round_share, share_step
 from samples.releases import tile_release
 
@@ -39,7 +39,8 @@ def test_a_share_is_the_smallest_multiple_of_the_step_that_is_not_below_it(part,
 
 
 def test_shares_leave_at_least_k_counts_open_in_every_small_world():
-    """Brute force: of all worlds with the same cells and shares, no count is confined to fewer than k values."""
+    """Brute force: of all worlds with the same cells and shares, no count is confined to fewer than
+    k values."""
     most = 15
     for published in (*range(K, 12), 20, 39, 80):
         worlds: dict[tuple[float, ...], list[tuple[int, ...]]] = defaultdict(list)
@@ -47,7 +48,9 @@ def test_shares_leave_at_least_k_counts_open_in_every_small_world():
         for counts in itertools.product(range(most + 1), repeat=3):
             # Suppressed, dropped and outside the area.
             total = published + sum(counts)
-            worlds[tuple(round_share(Fraction(count, total), step) for count in counts)].append(counts)
+            worlds[tuple(round_share(Fraction(count, total), step) for count in counts)].append(
+                counts
+            )
         for shown, alike in worlds.items():
             if max(map(max, alike)) == most:
                 continue  # The world is cut off here: larger counts look the same.
@@ -61,16 +64,27 @@ def test_zero_and_one_suppressed_trip_look_the_same():
 
 
 def test_what_each_smaller_tile_holds_is_nowhere_in_the_folder(tmp_path):
-    """12 zones of two tiles with 20 + 1 and with 19 + 2 trips each give the same folder, byte by byte."""
+    """12 zones of two tiles with 20 + 1 and with 19 + 2 trips each give the same folder, byte by
+    byte."""
     folders = []
     for larger, smaller in ((20, 1), (19, 2)):
         parent = [-1, *[0] * 12, *np.repeat(np.arange(1, 13), 2).tolist()]
-        tree, _ = Hierarchy.from_parents(parent, np.array([f"z{n:02d}" for n in range(len(parent))]))
+        tree, _ = Hierarchy.from_parents(
+            parent, np.array([f"z{n:02d}" for n in range(len(parent))])
+        )
         end, _ = Hierarchy.from_parents([-1], np.array(["there"]))
         trips = np.tile([larger, smaller], 12)
         tiles = np.arange(24)
         flows = Flows.from_pairs(tiles, np.zeros(24), trips, origins=tree, destinations=end)
-        release = anonymize(flows, "odkanon", k=10, protect="trips", hierarchy="h3", budget="volume", max_suppressed=0)
+        release = anonymize(
+            flows,
+            "odkanon",
+            k=10,
+            protect="trips",
+            hierarchy="h3",
+            budget="volume",
+            max_suppressed=0,
+        )
         folder = release.write(tmp_path / f"{smaller}")
         assert release.flows["trips"].to_pylist() == [21] * 12
         folders.append({path.name: path.read_bytes() for path in folder.iterdir()})
@@ -90,12 +104,26 @@ def test_rows_that_could_not_be_read_are_in_the_shares():
     assert release.summary()["statement"]["shares"]["dropped"] >= 12 / 112
 
 
-PRIVATE = ("flows", "reading", "engines", "sources", "methods", "analysis", "anonymization", "slices")
+PRIVATE = (
+    "flows",
+    "reading",
+    "engines",
+    "sources",
+    "methods",
+    "analysis",
+    "anonymization",
+    "slices",
+)
 
 
 def test_published_loads_nothing_that_has_seen_raw_trips():
-    code = "import flowveil.published.folder, sys; print([m for m in sys.modules if m.startswith('flowveil.')])"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    code = (
+        "import flowveil.published.folder, sys; print([m for m in sys.modules if"
+        " m.startswith('flowveil.')])"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     for name in PRIVATE:
         assert f"'flowveil.{name}'" not in loaded, name
         assert f"'flowveil.{name}." not in loaded, name
@@ -111,7 +139,11 @@ def test_published_imports_nothing_private_even_inside_functions():
             elif isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             for name in names:
-                room = name.removeprefix("flowveil.").partition(".")[0] if name.startswith("flowveil.") else ""
+                room = (
+                    name.removeprefix("flowveil.").partition(".")[0]
+                    if name.startswith("flowveil.")
+                    else ""
+                )
                 assert room not in PRIVATE, f"{path.name} imports {name}"
 
 

@@ -13,12 +13,12 @@ import pytest
 import flowveil
 from flowveil import anonymize, read_slices, read_tree
 from flowveil.analysis.attach import attach
-from flowveil.errors import ParameterError
-from flowveil.guarantee import Guarantee
+from flowveil.core.errors import ParameterError
+from flowveil.core.guarantee import Guarantee
 from flowveil.methods import safe_pairs
 from flowveil.methods.paircut import paircut
-from flowveil.reading.limits import limits
-from flowveil.series.trip_facts import trip_facts
+from flowveil.publishing.ledger.trip_facts import trip_facts
+from flowveil.system.limits import limits
 from flowveil.verify.from_flows import recount_flows
 from samples.drafts import unchecked
 from samples.hourly import PURPOSES, hourly_trips
@@ -50,18 +50,24 @@ def trips() -> pa.Table:
 def written(trips, tmp_path_factory):
     flows = folded(trips)
     release = anonymize(flows, "paircut", k=5, protect="people", fold_weight=3.0)
-    assert {"work or study", "free time", "shop", "work"} <= set(release.flows["purpose"].to_pylist())
-    return release.write(tmp_path_factory.mktemp("purposes") / "release", formats="csv,kepler"), flows
+    assert {"work or study", "free time", "shop", "work"} <= set(
+        release.flows["purpose"].to_pylist()
+    )
+    return (
+        release.write(tmp_path_factory.mktemp("purposes") / "release", formats="csv,kepler"),
+        flows,
+    )
 
 
+EXACT = {"secret_thresholds": False}
 #: Alone and with time; trips, people, weights, locations; in layers or not.
 CASES = {
     "alone": ({}, "paircut", {"k": 5, "protect": ("people", "population"), "hierarchy": "h3"}),
     "layers": ({}, "layercut", {"k": 5, "protect": ("trips", "people"), "fold_weight": 9.0}),
     "with time": (TIMED, "paircut", {"k": 5, "l": 2, "max_suppressed": 0.3, "fold_weight": 30.0}),
     "with time, layers": (TIMED, "layercut", {"k": 5, "protect": "people", "time_weight": 2.0}),
-    "cells": (TIMED, "paircut", {"k": 6, "objective": "cells", "max_suppressed": 0.0}),
-    "even": ({}, "paircut", {"k": 6, "objective": "reconstruction"}),
+    "cells": (TIMED, "paircut", {"k": 6, "objective": "cells", "max_suppressed": 0.0, **EXACT}),
+    "even": ({}, "paircut", {"k": 6, "objective": "reconstruction", **EXACT}),
 }
 
 
@@ -76,7 +82,14 @@ def test_every_case_is_published_recounted_and_measured(trips, case, tmp_path):
     table, report = pq.read_table(place / "flows.parquet"), read_json(place / "report.json")
     columns = ["purpose", "time_from", "time_to"] if reading else ["purpose"]
     layer = ["layer"] * (method == "layercut")
-    assert table.column_names == ["origin_zone", "destination_zone", "trips", "weight", *layer, *columns]
+    assert table.column_names == [
+        "origin_zone",
+        "destination_zone",
+        "trips",
+        "weight",
+        *layer,
+        *columns,
+    ]
     assert (report["kind"], set(report["parameters"]["fold"])) == ("folded", {"purpose"})
     groups = set(table["purpose"].to_pylist())
     assert groups <= set(report["parameters"]["fold"]["purpose"])
@@ -92,12 +105,16 @@ def moved(rows, old: str, new: str) -> list[dict]:
     """The largest cell of a purpose gets another one."""
     largest = max((row for row in rows if row["purpose"] == old), key=lambda row: row["trips"])
     changed = [{**row, "purpose": new} if row is largest else row for row in rows]
-    return sorted(changed, key=lambda row: (row["purpose"], row["origin_zone"], row["destination_zone"]))
+    return sorted(
+        changed, key=lambda row: (row["purpose"], row["origin_zone"], row["destination_zone"])
+    )
 
 
 def a_trip_moved(rows) -> list[dict]:
     """One trip of a cell is counted for another purpose."""
-    one, two = (next(i for i, row in enumerate(rows) if row["purpose"] == name) for name in ("work", "shop"))
+    one, two = (
+        next(i for i, row in enumerate(rows) if row["purpose"] == name) for name in ("work", "shop")
+    )
     change = {one: -1, two: 1}
     return [{**row, "trips": row["trips"] + change.get(i, 0)} for i, row in enumerate(rows)]
 
@@ -119,7 +136,9 @@ def test_the_recount_finds_changed_groups(written, what, tmp_path):
     assert recount_flows(place, written[1]).findings
 
 
-@pytest.mark.parametrize("parents", [{"work": "free time"}, {"all": "work"}, {"work or study": None}, {"shop": "none"}])
+@pytest.mark.parametrize(
+    "parents", [{"work": "free time"}, {"all": "work"}, {"work or study": None}, {"shop": "none"}]
+)
 def test_the_recount_finds_another_tree(written, parents, tmp_path):
     place = shutil.copytree(written[0], tmp_path / "release")
     edit_report(place, lambda report: report["parameters"]["fold"]["purpose"].update(parents))
@@ -127,8 +146,14 @@ def test_the_recount_finds_another_tree(written, parents, tmp_path):
 
 
 def one_early_student(trips: pa.Table) -> flowveil.Flows:
-    """One person makes all trips for study in the morning, more than k of them; others study later, or work then."""
-    hours, purposes = pa.compute.hour(trips["start"]).to_numpy(), np.array(trips["purpose"].to_pylist())
+    """One person makes all trips for study in the morning, more than k of them.
+
+    Others study later, or work then.
+    """
+    hours, purposes = (
+        pa.compute.hour(trips["start"]).to_numpy(),
+        np.array(trips["purpose"].to_pylist()),
+    )
     alone = (purposes == "study") & (hours < 10)
     who = np.where(alone, "STUDENT", np.array(trips["who"].to_pylist()))
     assert alone.sum() > 50
@@ -148,8 +173,8 @@ def test_the_recount_finds_combinations_of_a_weaker_rule(trips, tmp_path, monkey
     monkeypatch.setattr(safe_pairs, "_nameable", lambda *columns: columns[-1])
     flows = one_early_student(trips)
     place = anonymize(flows, "paircut", **ALONE).write(tmp_path / "release")
-    (finding,) = recount_flows(place, flows).findings
-    assert "fewer than k people" in finding
+    findings = recount_flows(place, flows).findings
+    assert any("fewer than k people" in finding for finding in findings)
 
 
 @pytest.mark.slow
@@ -181,7 +206,10 @@ def test_a_folded_attribute_proves_nothing_in_a_ledger(written):
 def test_folds_that_do_not_fit_into_memory_are_refused_with_a_figure(trips):
     flows = folded(trips, **TIMED)
     guarantee = Guarantee.resolve(flows, k=5, protect="trips")
-    wanted = r"dividing cells by origin, destination and purpose, time needs about 0\.4 GB.*fold fewer columns"
+    wanted = (
+        r"dividing cells by origin, destination and purpose, time needs about 0\.4 GB.*fold fewer"
+        r" columns"
+    )
     with limits(memory="382MB"), pytest.raises(ParameterError, match=wanted):
         paircut(flows, guarantee)
 

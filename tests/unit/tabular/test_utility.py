@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flowveil.errors import DataError, ParameterError
+from flowveil.core.errors import DataError, ParameterError
 from flowveil.tabular.mondrian import anonymize_records
 from flowveil.tabular.records import Attribute, encode
 from flowveil.tabular.risk import discernibility
@@ -30,7 +30,9 @@ from reference.tabular_survey import QUASI_IDENTIFIERS, SENSITIVE, survey
 
 def by_hand(n=600, seed=3):
     generator = np.random.default_rng(seed)
-    x = np.column_stack([np.ones(n), generator.integers(0, 2, n), generator.integers(0, 3, n)]).astype(float)
+    x = np.column_stack(
+        [np.ones(n), generator.integers(0, 2, n), generator.integers(0, 3, n)]
+    ).astype(float)
     p = 1 / (1 + np.exp(-(x @ [0.3, -1.0, 0.5])))
     return x, (generator.random(n) < p).astype(float)
 
@@ -39,7 +41,9 @@ def test_logit_agrees_with_scikit_learn():
     linear = pytest.importorskip("sklearn.linear_model")
     x, y = by_hand()
     ours, free = fit_logit(x, y)
-    theirs = linear.LogisticRegression(C=1e10, fit_intercept=False, tol=1e-10, max_iter=1000).fit(x, y)
+    theirs = linear.LogisticRegression(C=1e10, fit_intercept=False, tol=1e-10, max_iter=1000).fit(
+        x, y
+    )
     assert ours.params == pytest.approx(theirs.coef_[0], abs=1e-4)
     assert free.all()
 
@@ -72,7 +76,9 @@ def test_standardised_propensity_is_one_for_a_correct_synthesis():
     generator = np.random.default_rng(8)
     found = []
     for _ in range(30):
-        drawn = pa.table({"SocialClass": generator.choice(table["SocialClass"].to_numpy(), table.num_rows)})
+        drawn = pa.table(
+            {"SocialClass": generator.choice(table["SocialClass"].to_numpy(), table.num_rows)}
+        )
         pair = pair_tables(table, drawn, variables=["SocialClass"])
         found.append(propensity(pair, [0])[1])
     assert 0.6 < np.mean(found) < 1.5
@@ -92,13 +98,17 @@ def test_replicated_uniques_by_hand():
     original = pa.table({"a": [1, 1, 2, 3, None], "b": ["x", "x", "x", "y", "y"]})
     synthetic = pa.table({"a": [1, 2, 3, 3, None, 4], "b": ["x", "x", "y", "y", "y", "y"]})
     found = replicated_uniques(pair_tables(original, synthetic, variables=["a", "b"]))
-    # Unique in the original: (2, x), (3, y), (missing, y); of these in the synthesis: (2, x), (missing, y).
+    # Unique in the original: (2, x), (3, y), (missing, y); of these in the synthesis: (2, x),
+    # (missing, y).
     assert found["unique"] == pytest.approx(60)
     assert found["ru"] == pytest.approx(40)
     assert found["ru_of_unique"] == pytest.approx(200 / 3)
     assert found["n_cells"] == 8
     assert found["empty_cells"] == pytest.approx(50)
-    assert replicated_uniques(pair_tables(original, original, variables=["a", "b"]))["ru_of_unique"] == 100
+    assert (
+        replicated_uniques(pair_tables(original, original, variables=["a", "b"]))["ru_of_unique"]
+        == 100
+    )
     assert discernibility(np.array([2, 1, 1, 1])) == 7
 
 
@@ -116,14 +126,18 @@ def test_a_release_with_k_one_loses_nothing():
     assert propensity_by_pairs(pair) == 0
     assert margin_distance(pair, ways=3) == 0
     columns = [r.column for r in release.regions]
-    assert np.array_equal(rows_of_release(columns, release), rows_of_codes(columns, [c.codes for c in columns]))
+    assert np.array_equal(
+        rows_of_release(columns, release), rows_of_codes(columns, [c.codes for c in columns])
+    )
 
 
 def test_draws_stay_inside_the_published_regions():
     table = pa.table({"n": [1, 2, 9, None, None, 5], "c": list("aabbcc")})
     release = anonymize_records(table, quasi_identifiers=["n", "c"], direct_identifiers=[], k=3)
     for seed in range(20):
-        for region, drawn in zip(release.regions, pair_release(release, table, seed=seed).other, strict=True):
+        for region, drawn in zip(
+            release.regions, pair_release(release, table, seed=seed).other, strict=True
+        ):
             assert np.all(region.shares()[release.class_of_record, drawn] > 0)
 
 
@@ -136,7 +150,9 @@ def test_classifier_by_hand():
     assert perfect == {"sensitivity": 1, "specificity": 1, "balanced_accuracy": 1}
     opposite = cross_validate(rows, flag, rows, 1 - flag, linked=False)
     assert opposite["balanced_accuracy"] == 0
-    blind = cross_validate(rows, flag, rows[:, :1] * [1, 0], np.r_[np.ones(300), np.zeros(100)], linked=False)
+    blind = cross_validate(
+        rows, flag, rows[:, :1] * [1, 0], np.r_[np.ones(300), np.zeros(100)], linked=False
+    )
     assert (blind["sensitivity"], blind["specificity"]) == (1, 0)
 
 
@@ -146,11 +162,15 @@ def test_effects_find_what_is_there_and_numbers_enter_as_numbers():
     age = generator.integers(20, 80, n)
     sex = generator.choice(["f", "m"], n)
     p = 1 / (1 + np.exp(-(0.8 * (sex == "m") - 0.4)))
-    table = pa.table({"age": age, "sex": sex, "ill": np.where(generator.random(n) < p, "a-yes", "no")})
+    table = pa.table(
+        {"age": age, "sex": sex, "ill": np.where(generator.random(n) < p, "a-yes", "no")}
+    )
     pair = pair_tables(table, table, variables=[Attribute("age", "numeric"), "sex"])
     outcome, positive = outcome_of(table, "ill")
     assert positive == "a-yes"
-    trained = Trained(pair.columns, rows_of_codes(pair.columns, [c.codes for c in pair.columns]), outcome)
+    trained = Trained(
+        pair.columns, rows_of_codes(pair.columns, [c.codes for c in pair.columns]), outcome
+    )
     assert trained.terms == ("(intercept)", "age", "sex=m")
     found = {effect["term"]: effect for effect in effects(trained)}
     assert found["sex=m"]["low"] < 0.8 < found["sex=m"]["high"]
@@ -198,7 +218,9 @@ def test_the_factor_of_a_single_coefficient_is_the_usual_one_and_associated_vari
     rows = {row["variable"]: row for row in inflation_factors("original", trained)}
     assert {name: row["df"] for name, row in rows.items()} == {"sex": 1, "job": 2, "pay": 2}
     # Not the same number: a logistic model weighs records by how much they say.
-    assert rows["sex"]["gvif"] == pytest.approx(variance_inflation_factor(trained.rows, 1), rel=0.05)
+    assert rows["sex"]["gvif"] == pytest.approx(
+        variance_inflation_factor(trained.rows, 1), rel=0.05
+    )
     assert rows["job"]["gvif"] > 2 > 1.1 > rows["sex"]["gvif"] >= 1
     assert rows["job"]["gvif_scaled"] == pytest.approx(rows["job"]["gvif"] ** 0.25)
 
@@ -221,5 +243,7 @@ def test_associations_and_influence_by_hand():
     n, p = trained.rows.shape
     assert by_record["leverage"].sum() == pytest.approx(p)
     thresholds = {row["measure"]: row["threshold"] for row in tables["influence"]}
-    assert thresholds == pytest.approx({"cooks_distance": 4 / (n - (p - 1) - 2), "leverage": 2 * p / n})
+    assert thresholds == pytest.approx(
+        {"cooks_distance": 4 / (n - (p - 1) - 2), "leverage": 2 * p / n}
+    )
     assert (by_record["cooks_distance"] >= 0).all()

@@ -1,4 +1,5 @@
-"""A folder is what its cells, its zones and its statement produce, and nothing is made or checked twice on the way."""
+"""A folder is what its cells, its zones and its statement produce, and nothing is made or checked
+twice on the way."""
 
 from __future__ import annotations
 
@@ -15,11 +16,12 @@ import pytest
 
 import flowveil
 from flowveil import anonymize, anonymize_slices, read_slices, read_trips, verify_release
-from flowveil.errors import ParameterError
-from flowveil.publication import publish
+from flowveil.core.errors import ParameterError
+from flowveil.core.flows import Flows
 from flowveil.published import folder as published_folder
+from flowveil.publishing.publish import publish
 from flowveil.release import folder as release_folder
-from flowveil.slices import SlicedFlows
+from flowveil.verify import verification
 from samples.releases import city_flows, edit_table, release_of
 from samples.segmented import survey
 from samples.verified import findings_of
@@ -27,7 +29,9 @@ from samples.verified import findings_of
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory) -> Path:
-    return release_of(city_flows(), budget="volume").write(tmp_path_factory.mktemp("original") / "release")
+    return release_of(city_flows(), budget="volume").write(
+        tmp_path_factory.mktemp("original") / "release"
+    )
 
 
 @pytest.fixture
@@ -44,7 +48,10 @@ def change(folder: Path, name: str, values: dict[str, Any]) -> None:
 
 def rehash(folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
-    manifest["sha256"] = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in manifest["sha256"]}
+    manifest["sha256"] = {
+        name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        for name in manifest["sha256"]
+    }
     (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
 
 
@@ -58,6 +65,36 @@ def test_a_folder_of_another_version_is_compared_by_value(release):
     assert findings_of(release, city_flows()) == []
 
 
+def test_a_folder_of_another_version_does_not_hold_strictly(release):
+    """Its bytes were not compared: blanks of report.json could carry anything."""
+    claim_version(release, "0.3.99")
+    assert not verify_release(release, against=city_flows(), strict=True).holds
+
+
+@pytest.mark.parametrize("version", ["9.9.9+mfrggzdf", "9.9." + "9" * 40, "9.9.9\n", "9.9.9.dev"])
+def test_a_version_says_nothing_else(release, version):
+    claim_version(release, version)
+    assert not verify_release(release, against=city_flows()).holds
+
+
+def test_what_was_hashed_is_what_was_verified(release, monkeypatch):
+    """Another folder takes the place of a wrong one after its files were hashed."""
+    good = shutil.copytree(release, release.parent / "good")
+    edit_table(
+        release, "flows.parquet", lambda rows: [{**row, "trips": row["trips"] + 1} for row in rows]
+    )
+    hashed = verification.check_files
+
+    def check_files(folder, copy):
+        found = hashed(folder, copy)
+        release.rename(release.parent / "away")
+        good.rename(release)
+        return found
+
+    monkeypatch.setattr(verification, "check_files", check_files)
+    assert not verify_release(release, against=city_flows()).holds
+
+
 @pytest.mark.parametrize("name", ["manifest.json", "report.json"])
 def test_nothing_is_hidden_in_a_folder_that_claims_another_version(release, name):
     claim_version(release, "0.3.99")
@@ -69,7 +106,9 @@ def test_nothing_is_hidden_in_a_folder_that_claims_another_version(release, name
     assert findings_of(release, city_flows())[0].startswith(f"{name}: is not what the cells")
 
 
-@pytest.mark.parametrize("how", [{}, {"by": "sex"}, {"method": "laplace", "epsilon": 1, "level": 5, "bound": 2}])
+@pytest.mark.parametrize(
+    "how", [{}, {"by": "sex"}, {"method": "laplace", "epsilon": 1, "level": 5, "bound": 2}]
+)
 def test_a_parameter_that_is_left_out_is_found(how, tmp_path):
     """Also one that has its default, which changes nothing else in the folder."""
     pq.write_table(survey(), tmp_path / "trips.parquet")
@@ -84,7 +123,9 @@ def test_a_parameter_that_is_left_out_is_found(how, tmp_path):
 
     def findings(parameters: dict[str, Any]) -> str:
         change(folder, "report.json", {"parameters": parameters})
-        return "".join(verify_release(folder, against=tmp_path / "trips.parquet", noise=False).findings)
+        return "".join(
+            verify_release(folder, against=tmp_path / "trips.parquet", noise=False).findings
+        )
 
     for name in stated:
         assert name in findings({n: v for n, v in stated.items() if n != name}), name
@@ -101,7 +142,9 @@ ONLY_NOTED = ("report.html", "release.gpkg", "flows.omx")
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory) -> Path:
     release = release_of(city_flows(), budget="volume")
-    return release.write(tmp_path_factory.mktemp("exported") / "release", formats=FORMATS, contact="a@example.org")
+    return release.write(
+        tmp_path_factory.mktemp("exported") / "release", formats=FORMATS, contact="a@example.org"
+    )
 
 
 def with_secret(content: bytes) -> bytes:
@@ -144,7 +187,11 @@ def test_an_addition_to_any_file_is_found_whatever_version_is_claimed(exported, 
 def test_other_sentences_of_another_version_are_not_passed_over(release):
     claim_version(release, "0.3.99")
     published = json.loads((release / "report.json").read_text("utf-8"))["published"]
-    change(release, "report.json", {"published": {**published, "sentences": ["Three trips are hidden."]}})
+    change(
+        release,
+        "report.json",
+        {"published": {**published, "sentences": ["Three trips are hidden."]}},
+    )
     notes: list[str] = []
     assert findings_of(release, city_flows(), notes=notes) == []
     assert any("sentences were not compared" in note for note in notes)
@@ -154,14 +201,16 @@ def test_other_sentences_of_another_version_are_not_passed_over(release):
 def test_the_order_of_rows_carries_nothing(kind, tmp_path):
     flows = city_flows()
     if kind == "slices":
-        sliced = SlicedFlows(("sex",), (("f",), ("m",)), (flows, flows))
-        release = flowveil.anonymize_slices(sliced, k=5, total=True, accept_differencing=True)
+        sliced = Flows.from_slices(("sex",), (("f",), ("m",)), (flows, flows))
+        release = flowveil.anonymize_slices(sliced, k=5)
     else:
         sliced, release = flows, flowveil.anonymize(flows, k=5, method="layercut")
     folder = release.write(tmp_path / "release")
     assert findings_of(folder, sliced) == []
     edit_table(folder, "flows.parquet", lambda rows: [rows[1], rows[0], *rows[2:]])
-    assert findings_of(folder, sliced) == ["flows.parquet: its rows are not in the order of a release"]
+    assert findings_of(folder, sliced) == [
+        "flows.parquet: its rows are not in the order of a release"
+    ]
 
 
 def test_a_damaged_table_is_a_finding_and_no_traceback(release):
@@ -203,5 +252,11 @@ def test_a_run_summarises_renders_hashes_and_validates_once(monkeypatch, tmp_pat
         count(published_folder, name)
     count(release_folder, "check_report")
     publish(release_of(city_flows(), budget="volume"), tmp_path / "release")
-    assert set(calls) >= {"make_report", "render", "zones_table", "check_report", "hash_file flows.parquet"}
+    assert set(calls) >= {
+        "make_report",
+        "render",
+        "zones_table",
+        "check_report",
+        "hash_file flows.parquet",
+    }
     assert max(calls.values()) == 1, calls

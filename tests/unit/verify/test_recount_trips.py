@@ -1,4 +1,5 @@
-"""The recount's own reader reads what the engine reads, and refuses clearly what it does not know."""
+"""The recount's own reader reads what the engine reads, and refuses clearly what it does not
+know."""
 
 from __future__ import annotations
 
@@ -12,7 +13,6 @@ import pytest
 
 import flowveil
 from flowveil.reading import Reading
-from flowveil.slices import SlicedFlows
 from flowveil.verify.from_flows import trips_from_flows, zone_map
 from flowveil.verify.recount.geometry import UnreadableInputError
 from flowveil.verify.recount.tree import cell_texts
@@ -23,15 +23,30 @@ N = 300
 
 
 def dirty_table() -> pa.Table:
-    """Trips around a city: missing ends, points off the earth, people in several spellings, placeholders."""
+    """Trips around a city: missing ends, points off the earth, people in several spellings,
+    placeholders."""
     rng = np.random.default_rng(2)
     start = 48.85 + rng.normal(0, 0.05, (N, 2)) * [1, 1]
     lat, lon = start[:, 0], start[:, 1] - 46.5
     lat[:3], lon[3] = [0, 95, np.nan], 0
     lon[0] = 0
-    names = ["A7", "a7 ", "17", "17.0", "unknown", "", "-1", "É", "é", "0", "x", *(f"p{i}" for i in range(20))]
+    names = [
+        "A7",
+        "a7 ",
+        "17",
+        "17.0",
+        "unknown",
+        "",
+        "-1",
+        "É",
+        "é",
+        "0",
+        "x",
+        *(f"p{i}" for i in range(20)),
+    ]
     times = [
-        f"2024-03-{d:02d}T{h:02d}:15:00" for d, h in zip(rng.integers(1, 28, N), rng.integers(0, 24, N), strict=True)
+        f"2024-03-{d:02d}T{h:02d}:15:00"
+        for d, h in zip(rng.integers(1, 28, N), rng.integers(0, 24, N), strict=True)
     ]
     times[5] = ""
     return pa.table(
@@ -92,11 +107,14 @@ def compare(source, files=None, **how) -> None:
     sliced = how.get("by") or how.get("every")
     read = flowveil.read_slices if sliced else flowveil.read_trips
     flows = read(str(source), max_dropped=0.9, **how)
-    first = flows.slices[0] if isinstance(flows, SlicedFlows) else flows
+    first = flows.slices[0]
     parameters = json.loads(json.dumps(first.intake.parameters()))
     if how.get("every"):
         parameters["slices"] = {"every": how["every"]}
-    assert Reading.from_parameters(parameters, **({"zones": how["zones"]} if "zones" in how else {})) is not None
+    assert (
+        Reading.from_parameters(parameters, **({"zones": how["zones"]} if "zones" in how else {}))
+        is not None
+    )
     own = read_trips(source, parameters, **(files or {}))
     assert summary(own) == summary(trips_from_flows(flows))
 
@@ -133,7 +151,9 @@ def test_folders_and_partitions(tmp_path):
     table = dirty_table()
     for month in (1, 2):
         (tmp_path / "in" / f"month={month}").mkdir(parents=True)
-        pq.write_table(table.slice(month * 100, 100), tmp_path / "in" / f"month={month}" / "part.parquet")
+        pq.write_table(
+            table.slice(month * 100, 100), tmp_path / "in" / f"month={month}" / "part.parquet"
+        )
     compare(tmp_path / "in", **POINTS, by="month", by_many=True, partition_columns="month")
     compare(f"{tmp_path}/in/*/*.parquet", **POINTS)
 
@@ -154,7 +174,11 @@ def grid_map(path, *, outlines: bool):
                 [west, south],
             ]
             features.append(
-                {"type": "Feature", "properties": zone, "geometry": {"type": "Polygon", "coordinates": [ring]}}
+                {
+                    "type": "Feature",
+                    "properties": zone,
+                    "geometry": {"type": "Polygon", "coordinates": [ring]},
+                }
             )
     if outlines:
         path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
@@ -188,7 +212,9 @@ def test_codes_and_outlines_of_a_map(tmp_path):
 def test_h3_codes(tmp_path):
     cells = ["881fb46621fffff", "881fb46623fffff", "881fb46625fffff", "881fb4662bfffff"]
     rng = np.random.default_rng(1)
-    table = pa.table({f"{end}_h3": [cells[i] for i in rng.integers(0, 4, 100)] for end in ("start", "end")})
+    table = pa.table(
+        {f"{end}_h3": [cells[i] for i in rng.integers(0, 4, 100)] for end in ("start", "end")}
+    )
     pq.write_table(table, tmp_path / "trips.parquet")
     compare(tmp_path / "trips.parquet", resolution=7)
     compare(tmp_path / "trips.parquet", resolution=9)
@@ -200,8 +226,14 @@ REFUSED = {
     "a matrix": ({"wide": True}, lambda path: path),
     "a map that is not given": ({"zones": {"tile": "zone"}}, lambda path: path),
     "an area that is not given": ({"within": "AREA"}, lambda path: path),
-    "a column that is missing": ({"columns": {"origin": "a,b", "destination": "c,d"}}, lambda path: path),
-    "text among numbers": ({"columns": {"origin": "o_lat,who", "destination": "d_lat,d_lon"}}, lambda path: path),
+    "a column that is missing": (
+        {"columns": {"origin": "a,b", "destination": "c,d"}},
+        lambda path: path,
+    ),
+    "text among numbers": (
+        {"columns": {"origin": "o_lat,who", "destination": "d_lat,d_lon"}},
+        lambda path: path,
+    ),
 }
 
 
@@ -211,7 +243,11 @@ def test_what_it_does_not_know_is_refused(case, tmp_path):
     pa.csv.write_csv(dirty_table(), path)
     (tmp_path / "trips.omx").write_bytes(b"x")
     changes, source = REFUSED[case]
-    parameters = {"columns": {"origin": "o_lat,o_lon", "destination": "d_lat,d_lon"}, "resolution": 8, **changes}
+    parameters = {
+        "columns": {"origin": "o_lat,o_lon", "destination": "d_lat,d_lon"},
+        "resolution": 8,
+        **changes,
+    }
     with pytest.raises(UnreadableInputError) as refusal:
         read_trips(source(path), parameters)
     assert "p1" not in str(refusal.value)
@@ -220,13 +256,18 @@ def test_what_it_does_not_know_is_refused(case, tmp_path):
 def test_projected_coordinates_and_decimal_commas_are_published_and_left_to_the_engine(tmp_path):
     rng = np.random.default_rng(8)
     # Metres of EPSG:2154, around Paris.
-    metres = 652_000 + 2_000 * rng.integers(0, 3, (2, N)), 6_862_000 + 2_000 * rng.integers(0, 3, (2, N))
+    metres = (
+        652_000 + 2_000 * rng.integers(0, 3, (2, N)),
+        6_862_000 + 2_000 * rng.integers(0, 3, (2, N)),
+    )
     names = ("o_lon", "d_lon", "o_lat", "d_lat")
     rows = zip(*(row.tolist() for half in metres for row in half), strict=True)
     lines = [";".join(names), *(";".join(f"{value},5" for value in row) for row in rows)]
     (tmp_path / "trips.csv").write_text("\n".join(lines) + "\n")
     how = {"crs": "EPSG:2154", "decimal_comma": True, "no_person": True, "resolution": 7}
-    flows = flowveil.read_trips(tmp_path / "trips.csv", origin="o_lat,o_lon", destination="d_lat,d_lon", **how)
+    flows = flowveil.read_trips(
+        tmp_path / "trips.csv", origin="o_lat,o_lon", destination="d_lat,d_lon", **how
+    )
     flowveil.anonymize(flows, k=5).write(tmp_path / "out")
     verified = flowveil.verify_release(tmp_path / "out", against=tmp_path / "trips.csv")
     assert verified.holds

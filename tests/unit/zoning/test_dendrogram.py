@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowveil.errors import DataError
+from flowveil.core.errors import DataError
 from flowveil.zoning.dendrogram import ward_hierarchy, ward_merges
 from flowveil.zoning.geometry import refuse_places
 from reference.zones import as_dict, cheapest_merge, merge_cost
@@ -37,7 +37,9 @@ def test_merges_are_greedy(n, dimensions, seed):
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=12, unique=True))
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=12, unique=True)
+)
 def test_merges_are_greedy_where_distances_are_equal(points):
     check_greedy(np.array(points, dtype=float), np.ones(len(points)))
 
@@ -78,7 +80,15 @@ def test_the_order_of_the_tiles_does_not_matter(places, random):
 def test_clusters_are_numbered_by_merge_and_spare_the_tiles_codes():
     lat, lon = np.array([48.0, 48.001, 48.1, 48.102]), np.full(4, 2.0)
     tree = ward_hierarchy(np.array(["a", "b", "c", "d"]), lat, lon)
-    assert as_dict(tree) == {"c3": None, "c1": "c3", "c2": "c3", "a": "c1", "b": "c1", "c": "c2", "d": "c2"}
+    assert as_dict(tree) == {
+        "c3": None,
+        "c1": "c3",
+        "c2": "c3",
+        "a": "c1",
+        "b": "c1",
+        "c": "c2",
+        "d": "c2",
+    }
     assert tree.kind == "dendrogram"
     tree = ward_hierarchy(np.array(["c1", "cc2", "x", "y"]), lat, lon)
     assert set(tree.code.tolist()) == {"c1", "cc2", "x", "y", "ccc1", "ccc2", "ccc3"}
@@ -112,7 +122,9 @@ def test_neighbours_across_the_date_line_come_together():
 
 def test_distances_are_metres_not_degrees():
     # At 60 degrees north a degree of longitude is half as long as one of latitude.
-    tree = ward_hierarchy(np.array(["a", "b", "c"]), np.array([60.0, 60.0, 60.07]), np.array([10.0, 10.1, 10.0]))
+    tree = ward_hierarchy(
+        np.array(["a", "b", "c"]), np.array([60.0, 60.0, 60.07]), np.array([10.0, 10.1, 10.0])
+    )
     assert as_dict(tree)["a"] == as_dict(tree)["b"] == "c1"
 
 
@@ -123,7 +135,9 @@ def test_tiles_without_a_place_are_refused():
     lon[8] = 181
     with pytest.raises(DataError) as caught:
         refuse_places(codes, lat, lon)
-    assert "Of 9 tiles 7 have no coordinates: 's0', 's1', 's2', 's3', 's4' and 2 more" in str(caught.value)
+    assert "Of 9 tiles 7 have no coordinates: 's0', 's1', 's2', 's3', 's4' and 2 more" in str(
+        caught.value
+    )
     assert "1 lie off the earth" in str(caught.value)
     assert "'s8'" in str(caught.value)
 

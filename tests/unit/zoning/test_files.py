@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyproj import Geod
 
-from flowveil.errors import DataError, HierarchyError, MissingExtraError, ParameterError
+from flowveil.core.errors import DataError, HierarchyError, MissingExtraError, ParameterError
 from flowveil.zoning.files import ZoneMap, read_zones
 from flowveil.zoning.restriction import restricted_tree
 from reference.zones import as_dict, path_up
@@ -29,7 +29,8 @@ EARTH = Geod(ellps="WGS84")
 
 
 def squares(n: int = 4, *, size: float = 0.01) -> gpd.GeoDataFrame:
-    """An n by n grid of squares near Montpellier, two districts wide, with codes that look like numbers."""
+    """An n by n grid of squares near Montpellier, two districts wide, with codes that look like
+    numbers."""
     rows = []
     for i in range(n):
         for j in range(n):
@@ -38,7 +39,9 @@ def squares(n: int = 4, *, size: float = 0.01) -> gpd.GeoDataFrame:
                     "zone": f"00{i}{j}",
                     "name": f"Carré {i} {j}",
                     "parent": "west" if j < n / 2 else "east",
-                    "geometry": shapely.box(3 + j * size, 43 + i * size, 3 + (j + 1) * size, 43 + (i + 1) * size),
+                    "geometry": shapely.box(
+                        3 + j * size, 43 + i * size, 3 + (j + 1) * size, 43 + (i + 1) * size
+                    ),
                 }
             )
     return gpd.GeoDataFrame(rows, crs=4326)
@@ -64,15 +67,23 @@ def write(table: gpd.GeoDataFrame, path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["map.geojson", "map.json", "map.gpkg", "map.fgb", "map.shp", "map.zip"])
+@pytest.mark.parametrize(
+    "name", ["map.geojson", "map.json", "map.gpkg", "map.fgb", "map.shp", "map.zip"]
+)
 def test_a_map_that_is_an_order_to_read_another_file_is_refused(tmp_path, name):
-    """The reader of maps goes by content: such files, from an attacker, would show any file of this machine."""
+    """The reader of maps goes by content: such files, from an attacker, would show any file of this
+    machine."""
     secret = write(squares().drop(columns="name"), tmp_path / "secret.geojson")
     layer = f"<OGRVRTLayer name='secret'><SrcDataSource>{secret}</SrcDataSource></OGRVRTLayer>"
     order = f"<OGRVRTDataSource>{layer}</OGRVRTDataSource>"
     orders = [order]
     if name.endswith("json"):
-        orders = [order, json.dumps({"type": "gdal_streamed_alg", "command_line": f"gdal vector convert {secret}"})]
+        orders = [
+            order,
+            json.dumps(
+                {"type": "gdal_streamed_alg", "command_line": f"gdal vector convert {secret}"}
+            ),
+        ]
     for text in orders:
         if name.endswith(".zip"):
             with zipfile.ZipFile(tmp_path / name, "w") as packed:
@@ -83,7 +94,7 @@ def test_a_map_that_is_an_order_to_read_another_file_is_refused(tmp_path, name):
             read_zones(tmp_path / name, tile="zone")
 
 
-# ---- formats -----------------------------------------------------------------------------------------------------
+# ---- formats -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", ["geojson", "shp", "gpkg", "fgb", "parquet", "memory"])
@@ -92,7 +103,9 @@ def test_every_format_gives_the_same_map(form, crs, tmp_path):
     table = squares()
     if form != "geojson":  # GeoJSON knows degrees alone
         table = table.to_crs(crs)
-    zones = read_zones(table if form == "memory" else write(table, tmp_path / f"map.{form}"), root="all")
+    zones = read_zones(
+        table if form == "memory" else write(table, tmp_path / f"map.{form}"), root="all"
+    )
     assert zones.columns == {"tile": "zone", "parent": "parent", "name": "name", "root": "all"}
     assert sorted(zones.tile_codes.tolist()) == sorted(squares()["zone"])
     assert as_dict(zones.hierarchy)["0001"] == "west"
@@ -115,7 +128,13 @@ def test_tables_in_memory_are_taken_as_they_are():
     maps.append(read_zones(pd.DataFrame(rows).set_index("code")))
     for zones in maps:
         assert zones.hierarchy.kind == "dendrogram"
-        assert as_dict(zones.hierarchy) == {"c2": None, "c1": "c2", "01": "c1", "02": "c1", "03": "c2"}
+        assert as_dict(zones.hierarchy) == {
+            "c2": None,
+            "c1": "c2",
+            "01": "c1",
+            "02": "c1",
+            "03": "c2",
+        }
     with pytest.raises(ParameterError, match="found int"):
         read_zones(3)
 
@@ -124,12 +143,24 @@ def test_tables_in_memory_are_taken_as_they_are():
 @pytest.mark.parametrize("mark", ["", "﻿"])
 def test_csv_stays_text(tmp_path, separator, mark):
     path = tmp_path / "map.csv"
-    lines = [("zone", "parent", "name"), ("001", "07", "Île, petite"), ("01", "07", ""), (" 1 2", "08", "nan")]
+    lines = [
+        ("zone", "parent", "name"),
+        ("001", "07", "Île, petite"),
+        ("01", "07", ""),
+        (" 1 2", "08", "nan"),
+    ]
     text = "\r\n".join(separator.join(f'"{v}"' if "," in v else v for v in line) for line in lines)
     path.write_text(mark + text, encoding="utf-8")
     zones = read_zones(path, root="all")
     assert sorted(zones.tile_codes.tolist()) == [" 1 2", "001", "01"]
-    assert as_dict(zones.hierarchy) == {"all": None, "07": "all", "08": "all", "001": "07", "01": "07", " 1 2": "08"}
+    assert as_dict(zones.hierarchy) == {
+        "all": None,
+        "07": "all",
+        "08": "all",
+        "001": "07",
+        "01": "07",
+        " 1 2": "08",
+    }
     assert dict(zip(zones.tile_codes.tolist(), tile_names(zones).tolist(), strict=True)) == {
         "001": "Île, petite", "01": "", " 1 2": "nan",
     }  # fmt: skip
@@ -162,7 +193,13 @@ def test_tiles_of_any_column():
     number = {c: i for i, c in enumerate(zones.tile_codes.tolist())}
     asked = ["x y", "7", "007", None, "a", "5", "5"]
     want = [number["x y"], -1, number["007"], -1, -1, number["5"], number["5"]]
-    for column in (asked, pa.array(asked), pa.chunked_array([asked]), pl.Series(asked), pd.Series(asked)):
+    for column in (
+        asked,
+        pa.array(asked),
+        pa.chunked_array([asked]),
+        pl.Series(asked),
+        pd.Series(asked),
+    ):
         got = zones.tiles_of(column)
         assert got.dtype == np.int32
         assert got.tolist() == want
@@ -221,7 +258,7 @@ def test_csv_and_geoparquet_need_no_extra(tmp_path, monkeypatch):
         read_zones(tmp_path / "map.geojson")
 
 
-# ---- columns -----------------------------------------------------------------------------------------------------
+# ---- columns -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -235,7 +272,9 @@ def test_csv_and_geoparquet_need_no_extra(tmp_path, monkeypatch):
     ],
 )
 def test_usual_names_are_recognised(names, tile):
-    zones = read_zones({names[0]: ["1", "2"], names[1]: ["n", "m"], "Latitude": [1.0, 2.0], "lng": [1.0, 2.0]})
+    zones = read_zones(
+        {names[0]: ["1", "2"], names[1]: ["n", "m"], "Latitude": [1.0, 2.0], "lng": [1.0, 2.0]}
+    )
     assert zones.columns["tile"] == tile
     assert (zones.columns["lat"], zones.columns["lon"]) == ("Latitude", "lng")
     assert zones.columns.get("name") == ("MSOA11NM" if "MSOA11NM" in names else None)
@@ -249,7 +288,9 @@ def test_a_guess_that_could_be_wrong_is_not_made():
     assert tile_names(read_zones(rows, tile="LocationID", name="zone")).tolist() == ["A", "B"]
     with pytest.raises(DataError, match="Several columns could be the lat: 'lat', 'latitude'"):
         read_zones({"zone": ["1"], "lat": [1.0], "latitude": [1.0], "lon": [1.0]})
-    with pytest.raises(DataError, match=r"'locationid'\. Did you mean 'LocationID'\?\nThe table has"):
+    with pytest.raises(
+        DataError, match=r"'locationid'\. Did you mean 'LocationID'\?\nThe table has"
+    ):
         read_zones(rows, tile="locationid")
     with pytest.raises(DataError, match="codes is not recognised"):
         read_zones({"what": ["1"], "lat": [1.0], "lon": [1.0]})
@@ -287,7 +328,7 @@ def test_errors_of_the_tree_come_through():
         read_zones({"zone": ["1", "2"], "parent": ["a", "b"]})
 
 
-# ---- places ------------------------------------------------------------------------------------------------------
+# ---- places --------------------------------------------------------------------------------------
 
 
 def test_rows_of_one_code_are_parts_of_one_tile():
@@ -307,7 +348,11 @@ def test_rows_of_one_code_are_parts_of_one_tile():
 def test_the_order_of_the_rows_does_not_show_in_a_digit():
     rng = np.random.default_rng(11)
     points = pd.DataFrame(
-        {"zone": rng.integers(0, 6, 300), "lat": rng.normal(48, 1, 300), "lon": rng.normal(2, 1, 300)}
+        {
+            "zone": rng.integers(0, 6, 300),
+            "lat": rng.normal(48, 1, 300),
+            "lon": rng.normal(2, 1, 300),
+        }
     )
     one, other = (read_zones(t).hierarchy for t in (points, points.sample(frac=1, random_state=4)))
     nodes = np.arange(one.n_nodes, dtype=np.int32)
@@ -321,7 +366,9 @@ def test_the_order_of_the_rows_does_not_show_in_a_digit():
 
 def test_invalid_outlines_are_repaired():
     bow = shapely.Polygon([(0, 0), (1, 1), (1, 0), (0, 1)])
-    table = gpd.GeoDataFrame({"zone": ["bow", "box"]}, geometry=[bow, shapely.box(2, 0, 3, 1)], crs=4326)
+    table = gpd.GeoDataFrame(
+        {"zone": ["bow", "box"]}, geometry=[bow, shapely.box(2, 0, 3, 1)], crs=4326
+    )
     zones = read_zones(table)
     outlines = zones.hierarchy.geography.polygons(np.arange(3, dtype=np.int32))
     assert shapely.is_valid(outlines).all()
@@ -333,10 +380,14 @@ def test_invalid_outlines_are_repaired():
 
 def test_outlines_without_area_or_reference_system_are_refused():
     line = shapely.Polygon([(0, 0), (1, 1), (0, 0)])
-    table = gpd.GeoDataFrame({"zone": ["flat", "box"]}, geometry=[line, shapely.box(2, 0, 3, 1)], crs=4326)
+    table = gpd.GeoDataFrame(
+        {"zone": ["flat", "box"]}, geometry=[line, shapely.box(2, 0, 3, 1)], crs=4326
+    )
     with pytest.raises(DataError, match="'flat'"):
         read_zones(table)
-    table = gpd.GeoDataFrame({"zone": ["none", "box"]}, geometry=[None, shapely.box(2, 0, 3, 1)], crs=4326)
+    table = gpd.GeoDataFrame(
+        {"zone": ["none", "box"]}, geometry=[None, shapely.box(2, 0, 3, 1)], crs=4326
+    )
     with pytest.raises(DataError, match="1 have no coordinates: 'none'"):
         read_zones(table)
     lambert = squares().to_crs(2154).set_crs(None, allow_override=True)
@@ -352,7 +403,9 @@ def test_named_coordinates_replace_centroids_and_empty_ones_the_map():
     zones = read_zones(table, lat="y", lon="x", parent="")
     lat, lon = zones.hierarchy.geography.centers(node(zones, "0011"))
     assert (lat[0], lon[0]) == (43.001, 3.001)
-    assert zones.hierarchy.geography.areas_km2(node(zones, "0011"))[0] == pytest.approx(0.9, rel=0.01)
+    assert zones.hierarchy.geography.areas_km2(node(zones, "0011"))[0] == pytest.approx(
+        0.9, rel=0.01
+    )
     assert read_zones(table, lat="", lon="", root="all").hierarchy.geography is None
 
 
@@ -362,7 +415,9 @@ def test_gaps_between_neighbours_are_closed_and_lakes_are_not():
     right = shapely.difference(shapely.box(1, 0, 2, 1), lake)
     island = shapely.box(1.45, 0.45, 1.55, 0.55)
     table = gpd.GeoDataFrame(
-        {"zone": ["l", "r", "i"], "parent": ["p", "p", "q"]}, geometry=[left, right, island], crs=4326
+        {"zone": ["l", "r", "i"], "parent": ["p", "p", "q"]},
+        geometry=[left, right, island],
+        crs=4326,
     )
     zones = read_zones(table, root="all")
     (outline,) = zones.hierarchy.geography.polygons(node(zones, "p"))
@@ -409,7 +464,9 @@ def test_few_or_far_points_have_cells_too(lat, lon):
     assert (where.areas_km2(nodes) > 0).all()
     tiles = [int(c) for c in zones.tile_codes]
     cells = where.polygons(zones.hierarchy.leaf_node)
-    assert shapely.intersects(cells, shapely.points(np.array(lon)[tiles], np.array(lat)[tiles])).all()
+    assert shapely.intersects(
+        cells, shapely.points(np.array(lon)[tiles], np.array(lat)[tiles])
+    ).all()
 
 
 def test_coordinates_with_a_decimal_comma(tmp_path):
@@ -422,11 +479,11 @@ def test_coordinates_with_a_decimal_comma(tmp_path):
         read_zones(path)
 
 
-# ---- restriction -------------------------------------------------------------------------------------------------
+# ---- restriction ---------------------------------------------------------------------------------
 
 
 def restrict(zones, tiles):
-    return replace(zones, hierarchy=restricted_tree(zones.hierarchy, tiles))
+    return replace(zones, tree=restricted_tree(zones.hierarchy, tiles))
 
 
 @st.composite
@@ -444,7 +501,10 @@ def test_restricting_equals_building_from_the_rows_that_are_left(case):
     whole = read_zones(columns, levels="region,dept,zone")
     tiles = whole.tiles_of([columns["zone"][i] for i in some])
     left = {name: [values[i] for i in some] for name, values in columns.items()}
-    got, want = restrict(whole, tiles).hierarchy, read_zones(left, levels="region,dept,zone").hierarchy
+    got, want = (
+        restrict(whole, tiles).hierarchy,
+        read_zones(left, levels="region,dept,zone").hierarchy,
+    )
     assert got.code.tolist() == want.code.tolist()
     assert got.parent.tolist() == want.parent.tolist()
     assert got.level.tolist() == want.level.tolist()
@@ -454,14 +514,21 @@ def test_restricting_equals_building_from_the_rows_that_are_left(case):
 @given(st.integers(1, 25), st.integers(0, 10**6), st.booleans())
 def test_what_is_left_keeps_its_place(n, seed, twice):
     rng = np.random.default_rng(seed)
-    table = {"zone": [f"{i:02d}" for i in range(n)], "lat": rng.normal(48, 1, n), "lon": rng.normal(2, 1, n)}
+    table = {
+        "zone": [f"{i:02d}" for i in range(n)],
+        "lat": rng.normal(48, 1, n),
+        "lon": rng.normal(2, 1, n),
+    }
     table["name"] = [f"name of {z}" for z in table["zone"]]
     whole = read_zones(table)
     some = rng.integers(0, n, rng.integers(1, n + 1))
     part = restrict(whole, some)
     if twice:
         keep = rng.integers(0, part.hierarchy.n_tiles, 3)
-        some, part = np.flatnonzero(np.isin(whole.tile_codes, part.tile_codes[keep])), restrict(part, keep)
+        some, part = (
+            np.flatnonzero(np.isin(whole.tile_codes, part.tile_codes[keep])),
+            restrict(part, keep),
+        )
     want = sorted({str(whole.tile_codes[i]) for i in some})
     assert sorted(part.tile_codes.tolist()) == want
     # Tile order is that of the whole map.
@@ -497,13 +564,15 @@ def test_restricting_to_nothing_is_refused():
         restrict(zones, [])
 
 
-# ---- real maps ---------------------------------------------------------------------------------------------------
+# ---- real maps -----------------------------------------------------------------------------------
 
 
 @pytest.mark.real
 def test_taxi_zones_from_three_files(shared_data):
     folder = shared_data / "nyc_green_taxi_zones"
-    drawn = read_zones(folder / "taxi_zones" / "taxi_zones.shp", levels="borough", tile="LocationID", name="zone")
+    drawn = read_zones(
+        folder / "taxi_zones" / "taxi_zones.shp", levels="borough", tile="LocationID", name="zone"
+    )
     for file in ("zones.geojson", "zones.csv"):
         other = read_zones(folder / file, levels="borough", tile="LocationID", name="zone")
         assert as_dict(other.hierarchy) == as_dict(drawn.hierarchy)
@@ -549,7 +618,9 @@ def test_fields_of_a_shapefile_are_shown_whatever_they_are_called(tmp_path):
     import shapely
 
     fields = {f"TTS{number}": ["1", "2"] for number in range(120, 126)}
-    frame = geopandas.GeoDataFrame(fields, geometry=[shapely.box(0, 0, 1, 1), shapely.box(1, 0, 2, 1)], crs="EPSG:4326")
+    frame = geopandas.GeoDataFrame(
+        fields, geometry=[shapely.box(0, 0, 1, 1), shapely.box(1, 0, 2, 1)], crs="EPSG:4326"
+    )
     frame.to_file(tmp_path / "zones.shp")
     with pytest.raises(DataError, match=r"'TTS120', 'TTS121'.*Hint: name it with"):
         read_zones(tmp_path / "zones.shp")

@@ -8,11 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowveil.errors import DataError
-from flowveil.zoning.h3 import VIRTUAL_ROOT_CODE, h3_hierarchy, n_descendants, parent_of, resolution_of
+from flowveil.core.errors import DataError
+from flowveil.zoning.h3 import (
+    VIRTUAL_ROOT_CODE,
+    h3_hierarchy,
+    n_descendants,
+    parent_of,
+    resolution_of,
+)
 
 
-def cells_near(lat: float, lon: float, spread: float, n: int, resolution: int, seed: int) -> np.ndarray:
+def cells_near(
+    lat: float, lon: float, spread: float, n: int, resolution: int, seed: int
+) -> np.ndarray:
     rng = np.random.default_rng(seed)
     lats = np.clip(rng.normal(lat, spread, n), -89.9, 89.9)
     lons = (rng.normal(lon, spread, n) + 180) % 360 - 180
@@ -59,7 +67,9 @@ def test_pentagons(resolution):
     for pentagon in h3_int.get_pentagons(resolution):
         disk = np.array(sorted(h3_int.grid_disk(pentagon, 2)), dtype=np.uint64)
         check_tree(disk)
-        children = np.array(sorted(h3_int.cell_to_children(pentagon, resolution + 2)), dtype=np.uint64)
+        children = np.array(
+            sorted(h3_int.cell_to_children(pentagon, resolution + 2)), dtype=np.uint64
+        )
         tree = h3_hierarchy(children)
         assert int(tree.code[0]) == pentagon
         assert tree.n_children[0] == 6
@@ -91,7 +101,9 @@ def test_the_whole_earth_at_base_resolution():
     tree = h3_hierarchy(tiles)
     assert tree.n_nodes == 123
     assert tree.base_level == -1
-    assert tree.geography.areas_km2(np.array([0], dtype=np.int32))[0] == pytest.approx(510_065_622, rel=1e-3)
+    assert tree.geography.areas_km2(np.array([0], dtype=np.int32))[0] == pytest.approx(
+        510_065_622, rel=1e-3
+    )
 
 
 def test_single_tile_is_its_own_root():

@@ -32,7 +32,14 @@ def geopackage(path: Path, *statements: str) -> None:
     outlines = shapely.to_wkb(np.array([SQUARE, shapely.box(2.1, 48, 2.2, 48.1)]))
     fields = [np.array(["a", "b"], dtype=object)]
     pyogrio.raw.write(
-        path, outlines, fields, fields=["code"], geometry_type="Polygon", crs="EPSG:4326", driver="GPKG", layer="zones"
+        path,
+        outlines,
+        fields,
+        fields=["code"],
+        geometry_type="Polygon",
+        crs="EPSG:4326",
+        driver="GPKG",
+        layer="zones",
     )
     with sqlite3.connect(path) as database:
         for name in ("ST_IsEmpty", "ST_MinX", "ST_MaxX", "ST_MinY", "ST_MaxY"):
@@ -105,7 +112,9 @@ def nested(path: Path) -> None:
     """Collections in collections, which end GEOS."""
     wkb = struct.pack("<BII", 1, 7, 1) * 200_000 + struct.pack("<BIdd", 1, 1, 0.0, 0.0)
     geo = b'{"primary_column":"geometry","columns":{"geometry":{"encoding":"WKB"}}}'
-    table = pa.table({"code": ["a"], "geometry": pa.array([wkb], pa.binary())}).replace_schema_metadata({"geo": geo})
+    table = pa.table(
+        {"code": ["a"], "geometry": pa.array([wkb], pa.binary())}
+    ).replace_schema_metadata({"geo": geo})
     pq.write_table(table, path)
 
 
@@ -115,7 +124,8 @@ def many_columns(path: Path) -> None:
 
 
 def some_columns(path: Path) -> None:
-    """As many as are allowed, over many rows: what the first line is must not be asked of all of them."""
+    """As many as are allowed, over many rows: what the first line is must not be asked of all of
+    them."""
     names = ",".join(f"c{i}" for i in range(999))
     path.write_text(names + "\n" + (",".join(["x"] * 999) + "\n") * 30_000, "utf-8")
 
@@ -135,7 +145,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
 READ = """
 import json, sys, time
 from pathlib import Path
-from flowveil.errors import FlowveilError
+from flowveil.core.errors import FlowveilError
 from flowveil.zoning.files import read_zones
 for path in sorted(Path(sys.argv[1]).iterdir()):
     began = time.process_time()
@@ -186,7 +196,9 @@ def test_outlines_with_few_faults_pass(monkeypatch):
     coast = np.column_stack((radius * np.cos(angle), radius * np.sin(angle)))
     coast[[10, 12]] = coast[[12, 10]]
     bow_tie = shapely.polygons([(0, 0), (1, 1), (1, 0), (0, 1)])
-    check_outlines(np.array([bow_tie, shapely.polygons(coast), None, SQUARE], dtype=object), "The map")
+    check_outlines(
+        np.array([bow_tie, shapely.polygons(coast), None, SQUARE], dtype=object), "The map"
+    )
     monkeypatch.setattr(map_limits, "MOST_CORNERS_OF_ONE", 4_999)
     with pytest.raises(map_limits.DataError, match=r"5,0\d\d in one"):
         check_outlines(np.array([shapely.polygons(coast)], dtype=object), "The map")

@@ -1,4 +1,5 @@
-"""Outlines of H3 zones: unions of their cells at the finest resolution, that neither overlap nor leave gaps."""
+"""Outlines of H3 zones: unions of their cells at the finest resolution, that neither overlap nor
+leave gaps."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ import pytest
 import shapely
 
 from flowveil.zoning.outlines import dissolved
-from reference.h3_outlines import are_drawn, area_km2, area_tolerance, area_tolerances, areas_km2, is_drawn
+from reference.h3_outlines import (
+    are_drawn,
+    area_km2,
+    area_tolerance,
+    area_tolerances,
+    areas_km2,
+    is_drawn,
+)
 
 #: A city, the date line, a pole, and a pentagon.
 PLACES = [(37.77, -122.42), (20.0, 180.0), (90.0, 0.0), h3.cell_to_latlng(h3.get_pentagons(5)[3])]
@@ -25,27 +33,38 @@ def _mixed(cell: int) -> list[list[int]]:
         elif n % 3 == 1:
             zones += [[children[i] for i in digits] for digits in ((0, 2, 4, 6), (1, 3), (5,))]
         else:
-            zones += [[c] for c in children[1:]] + [[c] for c in h3.cell_to_children(children[0], level + 1)]
+            zones += [[c] for c in children[1:]] + [
+                [c] for c in h3.cell_to_children(children[0], level + 1)
+            ]
     return zones
 
 
 @pytest.mark.parametrize("place", PLACES[::3])
-def test_zones_of_different_levels_share_their_edges_and_nothing_else(place: tuple[float, float]) -> None:
+def test_zones_of_different_levels_share_their_edges_and_nothing_else(
+    place: tuple[float, float],
+) -> None:
     zones = _mixed(h3.latlng_to_cell(*place, 5))
     outlines, areas = dissolved(zones, 8)
     assert shapely.coverage_is_valid(outlines)
-    assert shapely.union_all(outlines).area == pytest.approx(shapely.area(outlines).sum(), rel=1e-12)
+    assert shapely.union_all(outlines).area == pytest.approx(
+        shapely.area(outlines).sum(), rel=1e-12
+    )
     cells = [[c for cell in of_zone for c in h3.cell_to_children(cell, 8)] for of_zone in zones]
-    assert areas == pytest.approx([sum(h3.cell_area(c) for c in of_zone) for of_zone in cells], rel=1e-5)
+    assert areas == pytest.approx(
+        [sum(h3.cell_area(c) for c in of_zone) for of_zone in cells], rel=1e-5
+    )
     brute = [
-        shapely.union_all([shapely.Polygon([p[::-1] for p in h3.cell_to_boundary(c)]) for c in of]) for of in cells
+        shapely.union_all([shapely.Polygon([p[::-1] for p in h3.cell_to_boundary(c)]) for c in of])
+        for of in cells
     ]
     apart = shapely.area(shapely.symmetric_difference(outlines, np.array(brute, dtype=object)))
     assert np.all(apart < 1e-4 * shapely.area(outlines))
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_verify_knows_the_union_of_cells_and_refuses_hexagons_and_messages(place: tuple[float, float]) -> None:
+def test_verify_knows_the_union_of_cells_and_refuses_hexagons_and_messages(
+    place: tuple[float, float],
+) -> None:
     zones = _mixed(h3.latlng_to_cell(*place, 4))
     outlines, areas = dissolved(zones, 6)
     for cells, outline, area in zip(zones, outlines, areas, strict=True):
@@ -92,7 +111,9 @@ def test_outlines_are_judged_together_as_each_is_alone(place: tuple[float, float
     together = are_drawn(outlines, zones, 6)
     assert together.any()
     assert not together.all()
-    assert together.tolist() == [is_drawn(g, cells, 6) for g, cells in zip(outlines, zones, strict=True)]
+    assert together.tolist() == [
+        is_drawn(g, cells, 6) for g, cells in zip(outlines, zones, strict=True)
+    ]
     drawn = np.flatnonzero(together).tolist()
     assert areas_km2(outlines[drawn], [zones[i] for i in drawn]) == pytest.approx(
         [area_km2(outlines[i], zones[i]) for i in drawn], rel=1e-12
@@ -101,7 +122,8 @@ def test_outlines_are_judged_together_as_each_is_alone(place: tuple[float, float
 
 
 def test_an_edge_that_two_zones_share_counts_against_the_one_that_it_does_not_bound() -> None:
-    """Both outlines have the edges of both: what is inside of one zone is looked for in its own cells."""
+    """Both outlines have the edges of both: what is inside of one zone is looked for in its own
+    cells."""
     one, other = sorted(h3.grid_disk(h3.latlng_to_cell(*PLACES[0], 6), 1))[:2]
     outlines = dissolved([[one], [other]], 7)[0]
     assert are_drawn(outlines, [[one], [other]], 7).tolist() == [True, True]

@@ -20,9 +20,14 @@ def over_the_globe(n: int) -> Points:
 
 def on_borders(resolution: int) -> Points:
     """Corners and centres of cells, pentagons among them; the poles; the middle of faces."""
-    cells = [*index_one_by_one(*over_the_globe(900), resolution).tolist(), *h3_int.get_pentagons(resolution)]
+    cells = [
+        *index_one_by_one(*over_the_globe(900), resolution).tolist(),
+        *h3_int.get_pentagons(resolution),
+    ]
     corners = [corner for cell in cells for corner in h3_int.cell_to_boundary(cell)]
-    lat, lon = np.array([*corners, *map(h3_int.cell_to_latlng, cells), (90, 0), (-90, 0), (0, 180), (0, -180)]).T
+    lat, lon = np.array(
+        [*corners, *map(h3_int.cell_to_latlng, cells), (90, 0), (-90, 0), (0, 180), (0, -180)]
+    ).T
     return lat, lon
 
 
@@ -30,7 +35,9 @@ def on_borders(resolution: int) -> Points:
 def test_every_point_is_in_the_cell_that_h3_says(resolution: int) -> None:
     for lat, lon in (over_the_globe(20_000), on_borders(resolution)):
         assert len(lat) > 5_000
-        assert np.array_equal(index_points(lat, lon, resolution), index_one_by_one(lat, lon, resolution))
+        assert np.array_equal(
+            index_points(lat, lon, resolution), index_one_by_one(lat, lon, resolution)
+        )
 
 
 def test_all_but_pentagons_is_learnt_and_found_without_h3(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +45,9 @@ def test_all_but_pentagons_is_learnt_and_found_without_h3(monkeypatch: pytest.Mo
     expected = index_one_by_one(lat, lon, 9)
     asked = 0
 
-    def counted(lat: NDArray[np.float64], lon: NDArray[np.float64], resolution: int) -> NDArray[np.uint64]:
+    def counted(
+        lat: NDArray[np.float64], lon: NDArray[np.float64], resolution: int
+    ) -> NDArray[np.uint64]:
         nonlocal asked
         asked += len(lat)
         return index_one_by_one(lat, lon, resolution)
@@ -47,7 +56,8 @@ def test_all_but_pentagons_is_learnt_and_found_without_h3(monkeypatch: pytest.Mo
     monkeypatch.setattr("flowveil.zoning.points.index_one_by_one", counted)
     assert np.array_equal(index_points(lat, lon, 9), expected)
     below_pentagons = np.isin(
-        (expected >> np.uint64(45)) & np.uint64(0x7F), [c >> 45 & 0x7F for c in h3_int.get_pentagons(0)]
+        (expected >> np.uint64(45)) & np.uint64(0x7F),
+        [c >> 45 & 0x7F for c in h3_int.get_pentagons(0)],
     )
     assert np.count_nonzero(below_pentagons) <= asked <= np.count_nonzero(below_pentagons) + 20
 

@@ -1,4 +1,5 @@
-"""Trees from tables equal trees from dictionaries, and tables that are not trees are refused with a reason."""
+"""Trees from tables equal trees from dictionaries, and tables that are not trees are refused with a
+reason."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowveil.errors import HierarchyError
+from flowveil.core.errors import HierarchyError
 from flowveil.zoning.table import nested_hierarchy, parent_hierarchy
 from reference.zones import as_dict, from_parents, nested, path_up
 
@@ -27,7 +28,9 @@ def nested_rows(draw, max_rows: int = 20) -> list[tuple[str, ...]]:
     paths = draw(
         st.lists(st.tuples(*[st.integers(0, 2)] * n_levels), min_size=1, max_size=max_rows),
     )
-    return [tuple("L" + "-".join(map(str, path[: i + 1])) for i in range(n_levels)) for path in paths]
+    return [
+        tuple("L" + "-".join(map(str, path[: i + 1])) for i in range(n_levels)) for path in paths
+    ]
 
 
 @st.composite
@@ -58,7 +61,9 @@ def test_nested_columns_equal_the_naive_tree(rows, random):
         assert [c for c in reversed(row) if c in want] == [c for c in up if c != "all"]
     shuffled = rows + rows[:2]
     random.shuffle(shuffled)
-    again = nested_hierarchy(columns_of(shuffled), levels=[f"level{i}" for i in range(len(rows[0]))])
+    again = nested_hierarchy(
+        columns_of(shuffled), levels=[f"level{i}" for i in range(len(rows[0]))]
+    )
     assert again.code.tolist() == tree.code.tolist()
     assert again.parent.tolist() == tree.parent.tolist()
 
@@ -79,7 +84,10 @@ def test_parent_tables_equal_the_naive_tree(rows, random):
     shuffled = rows + rows[:2]
     random.shuffle(shuffled)
     again = parent_hierarchy(*columns_of(shuffled), root="all")
-    assert (again.code.tolist(), again.parent.tolist()) == (tree.code.tolist(), tree.parent.tolist())
+    assert (again.code.tolist(), again.parent.tolist()) == (
+        tree.code.tolist(),
+        tree.parent.tolist(),
+    )
 
 
 @settings(max_examples=30, deadline=None)
@@ -87,12 +95,16 @@ def test_parent_tables_equal_the_naive_tree(rows, random):
 def test_levels_and_parents_tell_the_same(rows):
     pairs = [(row[i], row[i - 1] if i else "") for row in rows for i in range(len(row))]
     by_parents = parent_hierarchy(*columns_of(pairs), root="all")
-    by_levels = nested_hierarchy(columns_of(rows), levels=[f"level{i}" for i in range(len(rows[0]))])
+    by_levels = nested_hierarchy(
+        columns_of(rows), levels=[f"level{i}" for i in range(len(rows[0]))]
+    )
     assert as_dict(by_parents) == as_dict(by_levels)
 
 
 def test_tiles_of_a_ragged_parent_table_stand_at_several_depths():
-    tree = parent_hierarchy(texts(["a", "b", "c", "d", "m"]), texts(["m", "m", "top", "top", "top"]))
+    tree = parent_hierarchy(
+        texts(["a", "b", "c", "d", "m"]), texts(["m", "m", "top", "top", "top"])
+    )
     assert tree.code[0] == "top"
     assert dict(zip(tree.code.tolist(), tree.depth.tolist(), strict=True)) == {
         "top": 0, "c": 1, "d": 1, "m": 1, "a": 2, "b": 2,
@@ -141,7 +153,9 @@ def test_a_zone_called_all_does_not_meet_the_root():
     ],
 )
 def test_cycles_are_named(tile, parent, count, named):
-    with pytest.raises(HierarchyError, match=f"cycle: {count} zones? would contain themselves: {named}\\."):
+    with pytest.raises(
+        HierarchyError, match=f"cycle: {count} zones? would contain themselves: {named}\\."
+    ):
         parent_hierarchy(texts(tile), texts(parent), root="all")
 
 
@@ -168,14 +182,19 @@ def test_several_roots_are_distinguished():
     assert "1 zone with rows but no parent: 'R'" in message
     assert "1 zone named as parents only: 'P'" in message
     assert "root='all'" in message
-    tree = parent_hierarchy(texts(["a", "b", "lost", "R"]), texts(["P", "R", "", ""]), root="France")
+    tree = parent_hierarchy(
+        texts(["a", "b", "lost", "R"]), texts(["P", "R", "", ""]), root="France"
+    )
     assert as_dict(tree)["lost"] == "France"
     assert tree.level[0] == -1
 
 
 def test_two_parents_are_counted_with_five_examples():
     tile = [f"t{i}" for i in range(8)]
-    with pytest.raises(HierarchyError, match=r"8 zones with several parents: 't0', 't1', 't2', 't3', 't4' and 3 more"):
+    with pytest.raises(
+        HierarchyError,
+        match=r"8 zones with several parents: 't0', 't1', 't2', 't3', 't4' and 3 more",
+    ):
         parent_hierarchy(texts(tile + tile), texts(["A"] * 8 + ["B"] * 8))
     with pytest.raises(HierarchyError) as caught:
         nested_hierarchy(
@@ -189,7 +208,8 @@ def test_two_parents_are_counted_with_five_examples():
 def test_missing_codes_are_orphans():
     with pytest.raises(HierarchyError) as caught:
         nested_hierarchy(
-            [texts(["1", "", ""]), texts(["p", "p", ""]), texts(["x", "y", ""])], levels=["region", "dept", "commune"]
+            [texts(["1", "", ""]), texts(["p", "p", ""]), texts(["x", "y", ""])],
+            levels=["region", "dept", "commune"],
         )
     assert "1 row without a code in 'commune' (rows 3)" in str(caught.value)
     assert "1 row without a 'region' (orphans): 'y'" in str(caught.value)

@@ -1,4 +1,7 @@
-"""The page "before and after" of `flowveil analyze`, and profiles over time. Private: both disclose raw counts."""
+"""The page "before and after" of `flowveil analyze`, and profiles over time.
+
+Private: both disclose raw counts.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.analysis.areas import AreaAccuracy, Zoning, area_accuracy, estimated_pairs, true_pairs, zoning_at
+from flowveil.analysis.areas import (
+    AreaAccuracy,
+    Zoning,
+    area_accuracy,
+    estimated_pairs,
+    true_pairs,
+    zoning_at,
+)
 from flowveil.analysis.measures import MEASURES
 from flowveil.analysis.pages.trade_offs import frontier_part, marks_of, rounded_points
-from flowveil.errors import ParameterError
-from flowveil.hierarchy import Floats
+from flowveil.core.arrays import Floats
+from flowveil.core.errors import ParameterError
+from flowveil.core.times import TIME
 from flowveil.published.charts import Shape, bar_chart, polyline, shape, size_histogram
 from flowveil.published.document import Figure, Part, fill, number, page
 from flowveil.published.html import promise, short_promise
@@ -22,15 +33,15 @@ from flowveil.published.report import summed
 from flowveil.published.sentences import is_noisy, sentence
 from flowveil.release.folder import zones_in
 from flowveil.release.statement import Statement
-from flowveil.times import TIME
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from flowveil.flows import Cells
-    from flowveil.hierarchy import Hierarchy, Ints
-    from flowveil.release.noisy import NoisyRelease, NoisySlices
-    from flowveil.release.release import Release, SlicedRelease
+    from flowveil.core.arrays import Ints
+    from flowveil.core.flows import Cells
+    from flowveil.core.hierarchy import Hierarchy
+    from flowveil.publishing.release import NoisyRelease, Release
+    from flowveil.release.counts import Family
 
 WARNING = "this page discloses raw counts, suppressed ones too. It is for the data holder alone."
 WARNING_OF_NOISE = "this page discloses true counts without noise. It is for the data holder alone."
@@ -39,7 +50,9 @@ _FEWEST_AREAS = 12
 _WIDTH, _HEIGHT, _LEFT, _TOP, _GAP = 860, 150, 60, 64, 46
 
 
-def render_internal(release: Release | NoisyRelease, *, areas: Sequence[AreaAccuracy] | None = None) -> str:
+def render_internal(
+    release: Release | NoisyRelease, *, areas: Sequence[AreaAccuracy] | None = None
+) -> str:
     """Returns the page: the published report, the input, and what was suppressed and where."""
     report = release.summary()
     noisy = is_noisy(report)
@@ -63,7 +76,11 @@ def _measures_part(release: Any) -> Part:
     """Returns all measures, each with its meaning."""
     measures = release.metrics()
     rows = [
-        (measure.title, measure.meaning, [number(values.get(key), digits=4) for values in measures.values()])
+        (
+            measure.title,
+            measure.meaning,
+            [number(values.get(key), digits=4) for values in measures.values()],
+        )
         for key, measure in MEASURES.items()
         if any(values.get(key) is not None for values in measures.values())
     ]
@@ -71,9 +88,13 @@ def _measures_part(release: Any) -> Part:
 
 
 def _before_part(release: Any, data: dict[str, Any], *, noisy: bool) -> Part:
-    """Adds layers of tiles to the data of the maps, and returns maps of tiles next to those of zones."""
+    """Adds layers of tiles to the data of the maps, and returns maps of tiles next to those of
+    zones.
+    """
     flows = release.input
-    basis, lost_word = ("trips", "not published") if noisy else (release.guarantee.basis, "suppressed")
+    basis, lost_word = (
+        ("trips", "not published") if noisy else (release.guarantee.basis, "suppressed")
+    )
     trees: dict[str, tuple[Hierarchy, Ints]] = {
         "origin": (flows.origins, flows.origin),
         "destination": (flows.destinations, flows.destination),
@@ -103,7 +124,9 @@ def _before_part(release: Any, data: dict[str, Any], *, noisy: bool) -> Part:
     return Part("maps", "Before and after", content, data if pairs else None)
 
 
-def _tiles(data: dict[str, Any], tree: Hierarchy, volume: NDArray[Any], *, per_area: bool) -> dict[str, Any]:
+def _tiles(
+    data: dict[str, Any], tree: Hierarchy, volume: NDArray[Any], *, per_area: bool
+) -> dict[str, Any]:
     """Returns the tiles with volume, coloured by it or by volume per km²."""
     assert tree.geography is not None
     # Tiles outside the area are not drawn.
@@ -125,12 +148,21 @@ def _tiles(data: dict[str, Any], tree: Hierarchy, volume: NDArray[Any], *, per_a
 
 def _areas_part(found: Sequence[AreaAccuracy]) -> Part:
     """Returns the planner's errors, one row for each kind of areas."""
-    heads = ("misses or misplaces", "where trips begin", "where trips end", "trip length", "accessibility")
+    heads = (
+        "misses or misplaces",
+        "where trips begin",
+        "where trips end",
+        "trip length",
+        "accessibility",
+    )
     rows = [
         (
             f"{one.areas} ({number(one.n_areas)} areas, {one.basis})",
             [
-                *(f"{share:.1%}" for share in (one.area_error, one.production_error, one.attraction_error)),
+                *(
+                    f"{share:.1%}"
+                    for share in (one.area_error, one.production_error, one.attraction_error)
+                ),
                 "" if one.trip_length_ratio is None else f"{one.trip_length_ratio:.3f} times",
                 "" if one.accessibility_error is None else f"{one.accessibility_error:.1%}",
             ],
@@ -153,8 +185,18 @@ def _raw_part(release: Any) -> Part:
         rows.append(("Weight", *(_sum(table.weight) for table in tables)))
     if flows.people is not None:
         rows.append(("Different people", *map(_people, tables)))
-    ends = ("Origin", flows.origins, cells.origin), ("Destination", flows.destinations, cells.destination)
-    rows += [(f"{end} tiles or zones", tree.n_tiles, len(np.unique_values(zone)), None) for end, tree, zone in ends]
+    ends = (
+        ("Origin", flows.origins, cells.origin),
+        (
+            "Destination",
+            flows.destinations,
+            cells.destination,
+        ),
+    )
+    rows += [
+        (f"{end} tiles or zones", tree.n_tiles, len(np.unique_values(zone)), None)
+        for end, tree, zone in ends
+    ]
     figures = [_histogram("Flows before, by trips", flows, guarantee.k)]
     if len(lost):
         figures.append(_histogram("Suppressed flows, by trips", lost, guarantee.k))
@@ -177,7 +219,9 @@ def _counted_part(release: Any) -> Part:
     return Part("raw", "Input, counted and published", content)
 
 
-def _counts(heads: Sequence[str], rows: Sequence[tuple[Any, ...]], figures: Sequence[Figure] = ()) -> Markup:
+def _counts(
+    heads: Sequence[str], rows: Sequence[tuple[Any, ...]], figures: Sequence[Figure] = ()
+) -> Markup:
     shown = [(name, ["" if v is None else number(v) for v in values]) for name, *values in rows]
     return fill("counts.html", heads=heads, rows=shown, figures=figures)
 
@@ -189,7 +233,11 @@ def _frontier_part(release: Any) -> Part:
     measures = release.metrics()[release.guarantee.basis]
     limit = release.parameters.get("max_suppressed")
     points = rounded_points(frontier(release.input, release.guarantee))
-    most = float(limit) if isinstance(limit, int | float) else float(measures["suppressed_share"] or 0.0)
+    most = (
+        float(limit)
+        if isinstance(limit, int | float)
+        else float(measures["suppressed_share"] or 0.0)
+    )
     drawn = ("Error against suppression", points, marks_of(release.method, measures))
     return frontier_part([drawn], max_suppressed=most)
 
@@ -197,7 +245,9 @@ def _frontier_part(release: Any) -> Part:
 def _histogram(title: str, flows: Cells, k: int) -> Figure:
     bars = size_histogram(flows.trips.astype(np.float64), threshold=float(k), name=f"k = {k}")
     chart = bar_chart(bars, title=title, label="trips in the flow")
-    note = "Number of pairs of tiles by their trips; those left of the line are below the threshold."
+    note = (
+        "Number of pairs of tiles by their trips; those left of the line are below the threshold."
+    )
     return Figure(title, note, [("", chart)])
 
 
@@ -212,7 +262,10 @@ def _people(cells: Cells) -> int | None:
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Trips of one flow between two areas over the steps of time: of the input, and reconstructed from the cells."""
+    """Trips of one flow between two areas over the steps of time.
+
+    Of the input, and reconstructed from the cells.
+    """
 
     origin: str
     destination: str
@@ -221,40 +274,52 @@ class Profile:
     after: Floats
 
 
-def largest_profiles(family: SlicedRelease | NoisySlices, *, n: int = 6) -> list[Profile]:
-    """Returns the profiles of the flows with the most trips, on a common zoning. Noisy counts are refused."""
-    if family.kind == "noisy" or family.kind == "perturbed":  # narrows the type
+def largest_profiles(family: Family, *, n: int = 6) -> list[Profile]:
+    """Returns the profiles of the flows with the most trips, on a common zoning.
+
+    Noisy counts are refused.
+    """
+    if family.facets.is_noisy:
         raise ParameterError("Noisy counts have no profile: it would show the true counts.")
     if TIME not in family.slice_columns:
         raise ParameterError("A profile needs slices by time. Hint: use --time and --every.")
     zoning = _default_zoning(family)
-    labels = sorted({key[-1] for key in family.input.keys})
+    labels = sorted({key[-1] for key in family.input.slice_keys})
     whole = true_pairs(family.input.whole, zoning, "trips")
     chosen = np.argsort(-whole.volume, kind="stable")[:n]
     largest = replace(whole, key=whole.key[chosen], volume=whole.volume[chosen])
     before, after = np.zeros((2, len(chosen), len(labels)))
     published = dict(family.parts)
-    for key, flows in family.input:
+    for key, flows in family.input.split():
         at = labels.index(key[-1])
         before[:, at] += true_pairs(flows, zoning, "trips").at(largest)
         if key in published:
             estimate = estimated_pairs(published[key], flows, zoning, "trips")
             if estimate is None:
-                raise ParameterError("The cells of these slices cannot be spread over common areas.")
+                raise ParameterError(
+                    "The cells of these slices cannot be spread over common areas."
+                )
             after[:, at] += estimate[0].at(largest)
     ends = ([zoning.codes[area] for area in end.tolist()] for end in largest.ends)
-    return [Profile(o, d, tuple(labels), *trips) for o, d, *trips in zip(*ends, before, after, strict=True)]
+    return [
+        Profile(o, d, tuple(labels), *trips)
+        for o, d, *trips in zip(*ends, before, after, strict=True)
+    ]
 
 
-def _default_zoning(family: SlicedRelease) -> Zoning:
+def _default_zoning(family: Family) -> Zoning:
     """Returns the coarsest level with enough origins, or the finest."""
     flows = family.input.whole
     lowest, highest = max(int(flows.origins.level.min()), 0), int(flows.origins.level.max())
     for level in range(lowest, highest + 1):
         zoning = zoning_at(flows, level)
-        if zoning is not None and (level == highest or len(np.unique(zoning.origin)) >= _FEWEST_AREAS):
+        if zoning is not None and (
+            level == highest or len(np.unique(zoning.origin)) >= _FEWEST_AREAS
+        ):
             return zoning
-    raise ParameterError("A profile needs a common map of all slices. Hint: read the trips with --zones.")
+    raise ParameterError(
+        "A profile needs a common map of all slices. Hint: read the trips with --zones."
+    )
 
 
 def profile_chart(profiles: list[Profile]) -> str:
@@ -275,6 +340,15 @@ def _panel(profile: Profile, top: int) -> Iterator[Shape]:
     yield shape("text", "0", x=_LEFT - 6, y=bottom, text_anchor="end")
     for values, colour in ((profile.before, "#b45f06"), (profile.after, "#1f5fa8")):
         y = bottom - values / most * (_HEIGHT - 6)
-        yield polyline(list(zip(x.tolist(), y.tolist(), strict=True)), stroke=colour, stroke_width=1.5)
+        yield polyline(
+            list(zip(x.tolist(), y.tolist(), strict=True)), stroke=colour, stroke_width=1.5
+        )
     for at in sorted({0, n // 4, n // 2, 3 * n // 4, n - 1}):
-        yield shape("text", profile.labels[at], x=float(x[at]), y=bottom + 15, text_anchor="middle", fill="#5c6777")
+        yield shape(
+            "text",
+            profile.labels[at],
+            x=float(x[at]),
+            y=bottom + 15,
+            text_anchor="middle",
+            fill="#5c6777",
+        )

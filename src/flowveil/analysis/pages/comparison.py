@@ -21,22 +21,52 @@ _MAX_MAPS = 60
 
 #: Measure, title, note, and whether the axis is logarithmic.
 _CHARTS = (
-    ("area_error", "Misplaced between areas (%)", "Of all trips, between areas of a few kilometres.", False),
-    ("mean_generalization_error", "Mean generalisation error", "Tiles of both zones of a trip; less is finer.", True),
-    ("mean_time_width_h", "Mean width of time (h)", "Of the interval of a cell, where time is folded.", True),
+    (
+        "area_error",
+        "Misplaced between areas (%)",
+        "Of all trips, between areas of a few kilometres.",
+        False,
+    ),
+    (
+        "mean_generalization_error",
+        "Mean generalisation error",
+        "Tiles of both zones of a trip; less is finer.",
+        True,
+    ),
+    (
+        "mean_time_width_h",
+        "Mean width of time (h)",
+        "Of the interval of a cell, where time is folded.",
+        True,
+    ),
     ("reconstruction_loss", "Reconstruction loss", "0 is perfect, 2 is the worst.", False),
-    ("generalization_distance_m", "Distance moved (GDM, m)", "From a trip's ends to the centres of their zones.", True),
+    (
+        "generalization_distance_m",
+        "Distance moved (GDM, m)",
+        "From a trip's ends to the centres of their zones.",
+        True,
+    ),
     ("suppressed_share", "Suppressed (%)", "Of the volume.", False),
-    ("seconds", "Time (s)", "The method and its recount, one run; starting and compiling are not counted.", True),
+    (
+        "seconds",
+        "Time (s)",
+        "The method and its recount, one run; starting and compiling are not counted.",
+        True,
+    ),
 )
 
 
 def render_comparison(comparison: Comparison, *, internal: str) -> str:
-    """Returns the page: trade-offs, the table, and maps on one colour scale; ``internal`` says why it is private."""
+    """Returns the page: trade-offs, the table, and maps on one colour scale.
+
+    ``internal`` says why it is private.
+    """
     runs, every = comparison.runs, (*comparison.runs, *comparison.noisy)
     done = sum(run.status == "done" for run in every)
     methods, steps = _distinct(run.name for run in runs), _distinct(run.k for run in runs)
-    failures = [f"{run.name}, {run.guarantee}: {run.status}. {run.reason}" for run in every if run.reason]
+    failures = [
+        f"{run.name}, {run.guarantee}: {run.status}. {run.reason}" for run in every if run.reason
+    ]
     table = html_part("table", "All runs", [comparison.sheet], notes=failures)
     parts = [table]
     limit, marks = comparison.max_suppressed, _marks(runs, methods)
@@ -89,16 +119,26 @@ def _charts_part(runs: Sequence[Run], methods: Sequence[str], max_suppressed: fl
             if key == "mean_time_width_h" and not any(run.measures.get(key) for run in here):
                 continue
             lines = [
-                _line(method, [run for run in here if run.name == method], key, methods.index(method), max_suppressed)
+                _line(
+                    method,
+                    [run for run in here if run.name == method],
+                    key,
+                    methods.index(method),
+                    max_suppressed,
+                )
                 for method in _distinct(run.name for run in here)
             ]
             chart = line_chart(lines, title=title, x_label="k", ticks=ticks, log=log)
             figures.append(Figure(title, note, [("", chart)]))
         drawn.append((protection, figures))
     missing = [
-        f"{run.name} at k = {run.k} protecting {run.protection} ({run.status})" for run in runs if run.status != "done"
+        f"{run.name} at k = {run.k} protecting {run.protection} ({run.status})"
+        for run in runs
+        if run.status != "done"
     ]
-    return Part("charts", "What each k costs", fill("trade_offs.html", charts=drawn, missing=missing))
+    return Part(
+        "charts", "What each k costs", fill("trade_offs.html", charts=drawn, missing=missing)
+    )
 
 
 def _line(method: str, runs: Sequence[Run], key: str, place: int, max_suppressed: float) -> Line:
@@ -108,13 +148,19 @@ def _line(method: str, runs: Sequence[Run], key: str, place: int, max_suppressed
     name = f"{method} (−{share_in_words(most)})" if over else method
     values = [(run.k, run.seconds if key == "seconds" else run.measures.get(key)) for run in runs]
     unit = 100 if key in SHARES else 1
-    points = tuple((float(k), None if v is None else unit * float(v)) for k, v in values if k is not None)
+    points = tuple(
+        (float(k), None if v is None else unit * float(v)) for k, v in values if k is not None
+    )
     return Line(name, points, place, faded=over)
 
 
 def _maps_part(runs: Sequence[Run]) -> Part | None:
     """Returns maps of both ends of every run, coloured by volume per km² on one scale."""
-    shown = [run for run in runs if run.zones is not None and run.zones["lat"].null_count < len(run.zones)]
+    shown = [
+        run
+        for run in runs
+        if run.zones is not None and run.zones["lat"].null_count < len(run.zones)
+    ]
     # If not all fit, the largest k are kept: they are the hardest.
     for k in sorted({run.k for run in shown if run.k is not None})[:-1]:
         if len(shown) * 2 > _MAX_MAPS:
@@ -128,8 +174,13 @@ def _maps_part(runs: Sequence[Run]) -> Part | None:
         assert run.flows is not None
         assert run.zones is not None
         for end in maps.ENDS:
-            zones = maps.largest_zones(run.flows, maps.placed(run.zones), end, basis, most=_MAX_ZONES)
-            drawn = {**maps.look(end, f"{basis} per km²", scale="main"), "overlap": not run.homogeneous}
+            zones = maps.largest_zones(
+                run.flows, maps.placed(run.zones), end, basis, most=_MAX_ZONES
+            )
+            drawn = {
+                **maps.look(end, f"{basis} per km²", scale="main"),
+                "overlap": not run.homogeneous,
+            }
             layers[f"run{i}_{end}"] = maps.zone_layer(run.flows, zones, end, basis) | drawn
             outlines.append(maps.geometries(zones))
     frame, shapes = maps.place_layers(layers, outlines)
@@ -137,7 +188,9 @@ def _maps_part(runs: Sequence[Run]) -> Part | None:
         return None
     data = {
         "frame": frame.to_dict(),
-        "context": maps.around([maps.placed(run.zones) for run in shown if run.zones is not None], frame),
+        "context": maps.around(
+            [maps.placed(run.zones) for run in shown if run.zones is not None], frame
+        ),
         "shapes": shapes,
         "layers": layers,
     }
@@ -149,7 +202,13 @@ def _maps_part(runs: Sequence[Run]) -> Part | None:
                 yield f"run{i}_{end}", run.name, f"{n_zones} {end}s", end
 
     groups = [
-        {"protection": protection, "k": k, "maps": [list(listed(protection, k, end)) for end in maps.ENDS]}
+        {
+            "protection": protection,
+            "k": k,
+            "maps": [list(listed(protection, k, end)) for end in maps.ENDS],
+        }
         for protection, k in _distinct((run.protection, run.k) for run in shown)
     ]
-    return Part("maps", "Maps of all runs", fill("compared_maps.html", basis=basis, groups=groups), data)
+    return Part(
+        "maps", "Maps of all runs", fill("compared_maps.html", basis=basis, groups=groups), data
+    )

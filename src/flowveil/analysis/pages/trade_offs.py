@@ -1,7 +1,7 @@
 """Charts of the trade-off between suppression and error: runs, and the frontier.
 
-For the operator only: the frontier is computed from all flows, suppressed ones included, and two of its points may
-differ by a single cell.
+For the operator only: the frontier is computed from all flows, suppressed ones included, and two of
+its points may differ by a single cell.
 """
 
 from __future__ import annotations
@@ -29,9 +29,16 @@ Points = Sequence[tuple[float, float]]
 
 
 def marks_of(name: str, measures: Mapping[str, Any], place: int | None = None) -> list[Mark]:
-    """Returns a run at its suppressed share and error; empty if it lacks one. The place decides the colour."""
+    """Returns a run at its suppressed share and error; empty if it lacks one.
+
+    The place decides the colour.
+    """
     suppressed, error = measures.get("suppressed_share"), measures.get("mean_generalization_error")
-    return [Mark(name, float(suppressed), float(error), place)] if suppressed is not None and error else []
+    return (
+        [Mark(name, float(suppressed), float(error), place)]
+        if suppressed is not None and error
+        else []
+    )
 
 
 def best(runs: Sequence[Mark]) -> list[Mark]:
@@ -45,13 +52,17 @@ def best(runs: Sequence[Mark]) -> list[Mark]:
 
 
 def joint_part(groups: Mapping[str, Sequence[Mark]], *, max_suppressed: float) -> Part:
-    """Returns a chart of error against published share, and a verdict, for each group of comparable runs."""
+    """Returns a chart of error against published share, and a verdict, for each group of comparable
+    runs.
+    """
     note, drawn = "Error in tiles; lower and further right is better.", []
     for title, runs in groups.items():
         if runs:
             front = best(runs)
             marks = [replace(one, x=1 - one.x, faded=one not in front) for one in runs]
-            marks = [replace(one, name=f"{one.name} (beaten)") if one.faded else one for one in marks]
+            marks = [
+                replace(one, name=f"{one.name} (beaten)") if one.faded else one for one in marks
+            ]
             points = [(1 - one.x, one.y) for one in reversed(front)]
             chart = _chart(points, marks, title, 1 - max_suppressed, "published")
             drawn.append((Figure(title, note, [("", chart)]), verdict(runs, max_suppressed)))
@@ -59,12 +70,18 @@ def joint_part(groups: Mapping[str, Sequence[Mark]], *, max_suppressed: float) -
 
 
 def _chart(points: Points, marks: Sequence[Mark], title: str, limit: float, what: str) -> Markup:
-    text = {"limit_text": f"limit {limit:.1%}", "title": title, "x_label": f"share of the volume {what}"}
+    text = {
+        "limit_text": f"limit {limit:.1%}",
+        "title": title,
+        "x_label": f"share of the volume {what}",
+    }
     return curve_chart(points, marks=marks, limit=limit, **text)
 
 
 def verdict(runs: Sequence[Mark], max_suppressed: float) -> list[str]:
-    """Returns sentences: the finest run within the limit, the coarsest one, and runs above the limit."""
+    """Returns sentences: the finest run within the limit, the coarsest one, and runs above the
+    limit.
+    """
     kept = [one for one in runs if one.x <= max_suppressed + _ROUNDING]
     over = sorted((one for one in runs if one not in kept), key=lambda one: (-one.x, one.name))
     lines = []
@@ -72,20 +89,27 @@ def verdict(runs: Sequence[Mark], max_suppressed: float) -> list[str]:
         finest = min(kept, key=lambda one: (one.y, one.x, one.name))
         # Runs that agree in all digits shown are equally good.
         equal = [one for one in kept if _shown(one) == _shown(finest)]
-        names = " and ".join(sorted(one.name for one in equal)) + (" is" if len(equal) == 1 else " are")
+        names = " and ".join(sorted(one.name for one in equal)) + (
+            " is" if len(equal) == 1 else " are"
+        )
         error, published = _shown(finest)
         lines.append(
-            f"Of the runs that suppress at most {max_suppressed:.0%}, {names} the finest: an error of {error} tiles, "
-            f"with {published} published."
+            f"Of the runs that suppress at most {max_suppressed:.0%}, {names} the finest: an error"
+            f" of {error} tiles, with {published} published."
         )
         coarsest = max(kept, key=lambda one: one.y)
         if coarsest.y > 1.5 * finest.y:
             times = _digits(coarsest.y / finest.y)
-            lines.append(f"{coarsest.name} publishes {1 - coarsest.x:.1%} and is {times} times as coarse.")
+            lines.append(
+                f"{coarsest.name} publishes {1 - coarsest.x:.1%} and is {times} times as coarse."
+            )
     else:
         lines.append(f"No run suppresses at most {max_suppressed:.0%}.")
     for one in over:
-        lines.append(f"{one.name} suppresses {share_in_words(one.x)} of the volume: only zones of easy trips are left.")
+        lines.append(
+            f"{one.name} suppresses {share_in_words(one.x)} of the volume: only zones of easy trips"
+            " are left."
+        )
     return lines
 
 
@@ -112,10 +136,16 @@ def rounded_points(points: Sequence[FrontierPoint]) -> tuple[tuple[float, float]
     return tuple(sorted(rounded.items()))
 
 
-def frontier_part(frontiers: Iterable[tuple[str, Points, Sequence[Mark]]], *, max_suppressed: float) -> Part:
+def frontier_part(
+    frontiers: Iterable[tuple[str, Points, Sequence[Mark]]], *, max_suppressed: float
+) -> Part:
     """Returns charts of frontiers (title, points, releases to mark), and tables of their points."""
     drawn = [_drawn(title, points, marks, max_suppressed) for title, points, marks in frontiers]
-    return Part("frontier", "What suppressing more or less would give", fill("frontier.html", frontiers=drawn))
+    return Part(
+        "frontier",
+        "What suppressing more or less would give",
+        fill("frontier.html", frontiers=drawn),
+    )
 
 
 def _drawn(

@@ -1,4 +1,7 @@
-"""An independent recount of a release from the raw trips. Imports nothing of flowveil; see recount.py."""
+"""An independent recount of a release from the raw trips.
+
+Imports nothing of flowveil; see recount.py.
+"""
 
 from .inputs import PersonRows, Places, Trips
 from .recount import Result, recount

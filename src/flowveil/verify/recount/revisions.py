@@ -1,7 +1,9 @@
-"""Revisions: which cells may have a new value, and whether the others kept that of the earlier release.
+"""Revisions: which cells may have a new value, and whether the others kept that of the earlier
+release.
 
-A reader can subtract the earlier value of a cell from the new one, so the difference from every earlier release must be
-nothing or reach the guarantee. Section 12 of docs/reference/recount.md has the rules.
+A reader can subtract the earlier value of a cell from the new one, so the difference from every
+earlier release must be nothing or reach the guarantee. Section 12 of docs/reference/recount.md has
+the rules.
 """
 
 from __future__ import annotations
@@ -20,25 +22,46 @@ import pyarrow.parquet as pq
 
 from .inputs import MILLION, Counts, FolderError, PersonRows, Release, Trips
 
-NOT_COMPARED = "Cells that are not revised were not compared with the earlier release: it was not given."
+NOT_COMPARED = (
+    "Cells that are not revised were not compared with the earlier release: it was not given."
+)
 #: What a revision has in common with the releases that it revises.
 _SAME = (
-    "k", "protect", "k_population", "l", "resolution", "same_zones", "within", "outside", "during", "timezone",
-    "hierarchy", "slices",
-)  # fmt: skip
+    "k",
+    "protect",
+    "k_population",
+    "l",
+    "resolution",
+    "same_zones",
+    "within",
+    "outside",
+    "during",
+    "timezone",
+    "hierarchy",
+    "slices",
+)
 _RULES = ("dominance", "stricter", "l_places", "t")
 
 
 def check(
-    release: Release, trips: Trips, cell: Any, counted: Mapping[str, Counts], earlier: Sequence[Any], notes: list[str]
+    release: Release,
+    trips: Trips,
+    cell: Any,
+    counted: Mapping[str, Counts],
+    earlier: Sequence[Any],
+    notes: list[str],
 ) -> Iterator[str]:
     """Yields findings on the marks and the kept values of a revision.
 
-    ``trips`` are the corrected ones, ``cell`` the cell of each row, ``counted`` the units of each cell, ``earlier`` the
-    folders of the releases that are revised, the oldest first. ``notes`` gets a line if these are not given.
+    ``trips`` are the corrected ones, ``cell`` the cell of each row, ``counted`` the units of each
+    cell, ``earlier`` the folders of the releases that are revised, the oldest first. ``notes`` gets
+    a line if these are not given.
     """
-    if not release.has("revised") or release.kind not in ("plain", "layered", "sliced"):
-        yield "flows.parquet: does not say which cells are revised, or the release cannot be a revision"
+    if not release.has("revised") or release.is_noisy or release.has_boxes or release.is_folded:
+        yield (
+            "flows.parquet: does not say which cells are revised, or the release cannot be a"
+            " revision"
+        )
         return
     if any(release.parameters.get(name) is not None for name in _RULES):
         yield "report.json: a revision cannot have post rules"
@@ -56,7 +79,10 @@ def check(
 
 
 def _read(release: Release, folders: Sequence[Any]) -> list[pa.Table]:
-    """Returns the tables of the earlier releases; raises FolderError if the release does not revise them."""
+    """Returns the tables of the earlier releases.
+
+    Raises FolderError if the release does not revise them.
+    """
     hashes, tables = list[str](), list[pa.Table]()
     for folder in map(Path, folders):
         try:
@@ -76,7 +102,10 @@ def _read(release: Release, folders: Sequence[Any]) -> list[pa.Table]:
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             fits = False
         if not fits:
-            raise FolderError(f"earlier release {len(hashes) + 1}: cannot be read, or cannot be revised by this one")
+            raise FolderError(
+                f"earlier release {len(hashes) + 1}: cannot be read, or cannot be revised by"
+                " this one"
+            )
         hashes.append(hashlib.sha256(content).hexdigest())
         tables.append(table)
     if hashes != list(release.statement["revision_of"]):
@@ -88,7 +117,9 @@ def _compare(
     release: Release, trips: Trips, cell: Any, counted: Mapping[str, Counts], tables: list[pa.Table]
 ) -> Iterator[str]:
     least, now, weight = release.least, counted["trips"], release.weight()
-    may = (now > 0) & np.logical_and.reduce([counted[unit] >= threshold for unit, threshold in least.items()])
+    may = (now > 0) & np.logical_and.reduce(
+        [counted[unit] >= threshold for unit, threshold in least.items()]
+    )
     few = _most_trips_of_few(release, trips, cell)
     for table in tables:
         known, before, weight_before = _values(release, table)
@@ -102,19 +133,28 @@ def _compare(
     # The last table is that of the latest release.
     may &= ~(known & same)
     revised = release.flows["revised"].to_numpy()
-    kept = known & (release.trips() == before) & (True if weight is None else weight == weight_before)
-    wrong = "cells are revised although the change is below the guarantee, or not although it is not"
+    kept = (
+        known & (release.trips() == before) & (True if weight is None else weight == weight_before)
+    )
+    wrong = (
+        "cells are revised although the change is below the guarantee, or not although it is not"
+    )
     for problem, n in (
         ("cells of the earlier release are missing", tables[-1].num_rows - known.sum()),
         (wrong, np.sum(revised != may)),
-        ("cells are not revised and have another value than in the earlier release", np.sum(~revised & ~kept)),
+        (
+            "cells are not revised and have another value than in the earlier release",
+            np.sum(~revised & ~kept),
+        ),
     ):
         if n:
             yield f"flows.parquet: {int(n)} {problem}"
 
 
 def _values(release: Release, table: pa.Table) -> tuple[Any, Counts, Counts]:
-    """Returns for each cell of the revision whether the earlier table has it, its trips and its weight there."""
+    """Returns for each cell of the revision whether the earlier table has it, its trips and its
+    weight there.
+    """
     columns = ["origin_zone", "destination_zone", *release.slice_columns]
     columns += ["layer"] if "layer" in table.column_names else []
     pairs = [
@@ -132,7 +172,10 @@ def _values(release: Release, table: pa.Table) -> tuple[Any, Counts, Counts]:
 
 
 def _most_trips_of_few(release: Release, trips: Trips, cell: Any) -> list[Counts]:
-    """Returns by unit the most trips of each cell that one member too few can have made; unknown persons included."""
+    """Returns by unit the most trips of each cell that one member too few can have made.
+
+    Unknown persons included.
+    """
     found, n = [], len(release)
     rows = np.flatnonzero(cell >= 0)
     if "people" in release.least and isinstance(trips.persons, PersonRows):
@@ -142,7 +185,9 @@ def _most_trips_of_few(release: Release, trips: Trips, cell: Any) -> list[Counts
         found.append(unknown + _largest(group, made, int(release.least["people"]) - 1, n))
     for tile in (trips.origin, trips.destination) if "locations" in release.least else ():
         size = int(tile.max()) + 1
-        key, member = np.unique(cell[rows].astype(np.int64) * size + tile[rows], return_inverse=True)
+        key, member = np.unique(
+            cell[rows].astype(np.int64) * size + tile[rows], return_inverse=True
+        )
         made = np.bincount(member, weights=trips.trips[rows]).astype(np.int64)
         found.append(_largest(key // size, made, int(release.least["locations"]) - 1, n))
     return found

@@ -1,9 +1,10 @@
 """Zones as a tree: which published zones hold a tile.
 
-Zone codes of a release (docs/reference/files.md): an H3 cell in hexadecimal; a part of an H3 cell `CELL.digits`, the
-children with these digits; a code of the operator's map; a half of a zone of that map `CODE~1~2`; `outside`; `all`.
-Parents of H3 cells and of their parts follow from the bits of the cell. A map lists its zones, and their halves, with
-their parents. Every tree reaches up to `all` or to the root of the map.
+Zone codes of a release (docs/reference/files.md): an H3 cell in hexadecimal; a part of an H3 cell
+`CELL.digits`, the children with these digits; a code of the operator's map; a half of a zone of
+that map `CODE~1~2`; `outside`; `all`. Parents of H3 cells and of their parts follow from the bits
+of the cell. A map lists its zones, and their halves, with their parents. Every tree reaches up to
+`all` or to the root of the map.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int32]
 Codes = NDArray[Any]
 
-#: Code of everything outside a study area, as text and as a number behind all H3 cells; and of the root.
+#: Code of everything outside a study area, as text and as a number behind all H3 cells; and of the
+#: root.
 OUTSIDE, OUTSIDE_CELL, ALL = "outside", 0x78FFFFFFFFFFFFFF, "all"
 #: Base cells of H3 that are pentagons: they have no child 1.
 _PENTAGONS = (4, 14, 24, 38, 49, 58, 63, 72, 83, 97, 107, 117)
-#: Parts of an H3 cell by number: 0246 and 135 are the halves, the others halves of these. 35 replaces 135 and 3
-#: replaces 13 in a pentagon; a part of one child is that child.
+#: Parts of an H3 cell by number: 0246 and 135 are the halves, the others halves of these. 35
+#: replaces 135 and 3 replaces 13 in a pentagon; a part of one child is that child.
 _PARTS = ("", "04", "26", "0246", "13", "135", "35")
 _SMALL = np.array([1, 4, 2, 4, 1, 0, 2, 0], dtype=np.uint64)
 _LARGE = np.array([3, 5, 3, 5, 3, 5, 3, 0], dtype=np.uint64)
@@ -35,7 +37,9 @@ class ZoneMap:
 
     code: Codes  # unique text of each zone
     parent: NDArray[np.int64]  # position of the zone around it; -1 for the root
-    lat: NDArray[np.float64]  # of the centre of each tile, in degrees; NaN for inner zones, and without places
+    lat: NDArray[
+        np.float64
+    ]  # of the centre of each tile, in degrees; NaN for inner zones, and without places
     lon: NDArray[np.float64]
     outlines: Any = None  # polygon of each tile, in degrees; None without outlines
 
@@ -53,29 +57,43 @@ class ZoneMap:
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """The nodes above some tiles, with an order of the tiles in which those of every node are contiguous."""
+    """The nodes above some tiles, with an order of the tiles in which those of every node are
+    contiguous.
+    """
 
-    up: Ints  # (steps, tiles): the ancestor of each tile after each number of steps; the root is its own ancestor
+    # (steps, tiles): the ancestor of each tile after each number of steps; the root is its own
+    # ancestor
+    up: Ints
     code: Codes  # text of each node
     position: Ints  # of each tile in the order
     start: Ints  # of each node: the slice of the order that it holds
     stop: Ints
 
     def lifted(self, steps: int, n_seen: int) -> Ints:
-        """Returns the node of each tile after some steps, at most the smallest node around the first n_seen tiles."""
+        """Returns the node of each tile after some steps, at most the smallest node around the
+        first n_seen tiles.
+        """
         place, chain = self.position[:n_seen], self.up[:, 0]
-        root = chain[np.argmax((self.start[chain] <= place.min()) & (self.stop[chain] > place.max()))]
+        root = chain[
+            np.argmax((self.start[chain] <= place.min()) & (self.stop[chain] > place.max()))
+        ]
         height = np.argmax(self.up == root, axis=0)
         return np.asarray(self.up[np.minimum(steps, height), np.arange(self.up.shape[1])])
 
 
 def build_tree(tiles: Codes, zone_map: ZoneMap | None, *, halves: bool) -> Tree:
-    """Returns the tree above distinct tiles: codes of a map, or H3 cells (uint64), with or without parts of cells."""
-    return _tree_of_cells(tiles, halves=halves) if zone_map is None else _tree_of_map(tiles, zone_map)
+    """Returns the tree above distinct tiles: codes of a map, or H3 cells (uint64), with or without
+    parts of cells.
+    """
+    return (
+        _tree_of_cells(tiles, halves=halves) if zone_map is None else _tree_of_map(tiles, zone_map)
+    )
 
 
 def _intervals(slices: Any, zone: Any, tree: Tree) -> tuple[Any, Any, Any, np.int64]:
-    """Returns start, stop and zone of the distinct zones of each slice, slice after slice, and the width of a slice."""
+    """Returns start, stop and zone of the distinct zones of each slice, slice after slice, and the
+    width of a slice.
+    """
     pairs = np.unique(np.stack((slices, zone)), axis=1)
     wide = np.int64(int(tree.stop.max()) + 1)
     start, stop = pairs[0] * wide + tree.start[pairs[1]], pairs[0] * wide + tree.stop[pairs[1]]
@@ -90,7 +108,10 @@ def count_overlaps(slices: Any, zone: Any, tree: Tree) -> int:
 
 
 def zones_around(held: Any, tile: Ints, slices: Any, zone: Any, tree: Tree) -> NDArray[np.int64]:
-    """Returns the zone of its slice around the tile of each row; -1 for none. Zones of a slice are disjoint."""
+    """Returns the zone of its slice around the tile of each row; -1 for none.
+
+    Zones of a slice are disjoint.
+    """
     start, stop, zones, wide = _intervals(slices, zone, tree)
     target = held * wide + tree.position[tile]
     at = np.searchsorted(start, target, side="right") - 1
@@ -98,7 +119,9 @@ def zones_around(held: Any, tile: Ints, slices: Any, zone: Any, tree: Tree) -> N
 
 
 def parent_cells(cells: Codes, resolution: int) -> Codes:
-    """Returns ancestors of H3 cells: four bits of resolution, three for each digit, all set below the cell's own."""
+    """Returns ancestors of H3 cells: four bits of resolution, three for each digit, all set below
+    the cell's own.
+    """
     kept = cells & np.uint64(~(15 << 52) & 0xFFFFFFFFFFFFFFFF)
     return kept | np.uint64(resolution << 52) | np.uint64((1 << 3 * (15 - resolution)) - 1)
 
@@ -107,7 +130,9 @@ def cells_inside(cells: Codes, region: Codes) -> NDArray[np.bool_]:
     """Returns which H3 cells are cells of a region, or descendants of them."""
     inside = np.zeros(len(cells), dtype=np.bool_)
     for resolution in np.unique(resolution_of(region)).tolist():
-        inside |= (resolution_of(cells) >= resolution) & np.isin(parent_cells(cells, resolution), region)
+        inside |= (resolution_of(cells) >= resolution) & np.isin(
+            parent_cells(cells, resolution), region
+        )
     return inside
 
 
@@ -151,7 +176,10 @@ def _tree_of_cells(tiles: Codes, *, halves: bool) -> Tree:
 
 
 def _parts_of(digit: Any, parent: Codes, resolution: int) -> tuple[Codes, Codes]:
-    """Returns the numbers of the small and the large part of its parent around a child; 0 for no part."""
+    """Returns the numbers of the small and the large part of its parent around a child.
+
+    0 for no part.
+    """
     above = np.uint64(3 * (16 - resolution))
     central = (parent & np.uint64((1 << 45) - 1)) >> above == 0
     pentagon = central & np.isin(parent >> np.uint64(45) & np.uint64(127), _PENTAGONS)
@@ -161,7 +189,10 @@ def _parts_of(digit: Any, parent: Codes, resolution: int) -> tuple[Codes, Codes]
 
 
 def _compressed(chain: Codes, present: NDArray[np.bool_]) -> tuple[Codes, Ints]:
-    """Returns distinct nodes, and the chains without gaps; shorter chains repeat their last node."""
+    """Returns distinct nodes, and the chains without gaps.
+
+    Shorter chains repeat their last node.
+    """
     chain = np.take_along_axis(chain, np.argsort(~present, axis=0, kind="stable"), axis=0)
     height = present.sum(axis=0) - 1
     step = np.minimum(np.arange(int(height.max(initial=0)) + 1)[:, None], height)

@@ -1,7 +1,10 @@
-"""Independent reader of trips from CSV and Parquet files, with the settings of a report; follows docs/reading.md.
+"""Independent reader of trips from CSV and Parquet files, with the settings of a report.
 
-A map is an argument: the rebuild of the folder compares it. Other inputs (other file formats, times in unusual forms)
-are refused with `UnreadableInputError`. The caller then takes the flows of the engine and says so.
+Follows docs/reading.md.
+
+A map is an argument: the rebuild of the folder compares it. Other inputs (other file formats, times
+in unusual forms) are refused with `UnreadableInputError`. The caller then takes the flows of the
+engine and says so.
 """
 
 from __future__ import annotations
@@ -30,7 +33,6 @@ from numpy.typing import NDArray
 
 from .geometry import UnreadableInputError, cells_in_area, points_in_area, tiles_at
 from .inputs import MILLION, PersonRows, Trips, number_columns
-from .perturbation import fingerprint, read_secret, record_keys
 from .tree import OUTSIDE, OUTSIDE_CELL, ZoneMap, parent_cells, resolution_of
 from .values import ValueRows
 
@@ -45,11 +47,40 @@ _PARQUET = (".parquet", ".pq", ".parq")
 _MISSING = ("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "\\n")
 #: Words and patterns that are placeholders for a missing person; docs/reading.md lists them.
 _PLACEHOLDERS = (
-    "unknown", "unk", "missing", "anonymous", "anon", "undefined", "unspecified", "unidentified", "not available",
-    "not applicable", "not known", "no id", "noid", "no_id", "nobody", "guest", "n.a.", "n.d.", "#n/a", "(null)",
-    "(none)", "(blank)", "(empty)", "<null>", "<none>", "[null]", "tbd", "test", "inconnu", "unbekannt", "desconocido",
-    "sconosciuto", "desconhecido",
-)  # fmt: skip
+    "unknown",
+    "unk",
+    "missing",
+    "anonymous",
+    "anon",
+    "undefined",
+    "unspecified",
+    "unidentified",
+    "not available",
+    "not applicable",
+    "not known",
+    "no id",
+    "noid",
+    "no_id",
+    "nobody",
+    "guest",
+    "n.a.",
+    "n.d.",
+    "#n/a",
+    "(null)",
+    "(none)",
+    "(blank)",
+    "(empty)",
+    "<null>",
+    "<none>",
+    "[null]",
+    "tbd",
+    "test",
+    "inconnu",
+    "unbekannt",
+    "desconocido",
+    "sconosciuto",
+    "desconhecido",
+)
 _NO_PERSON = re.compile(
     "|".join(re.escape(word) for word in (*_MISSING, *_PLACEHOLDERS))
     + r"|[?]+|-+|[.]+|[*]+|_+|x+|-1|-9+|0[0-]*0|-(?:32768|2147483648|9223372036854775808)"
@@ -65,21 +96,32 @@ _ZONED = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:?\d
 
 
 def read_trips(
-    source: Any, parameters: Mapping[str, Any], *, zones: ZoneMap | None = None, area: Any = None, key_file: Any = None
+    source: Any,
+    parameters: Mapping[str, Any],
+    *,
+    zones: ZoneMap | None = None,
+    area: Any = None,
 ) -> Trips:
-    """Reads trips as the parameters of a report say; UnreadableInputError if this reader does not know the input.
+    """Reads trips as the parameters of a report say.
+
+    UnreadableInputError if this reader does not know the input.
 
     Args:
         source: path of a file or a folder, or a pattern.
-        parameters: ``parameters`` of report.json; a reader who does not trust it with case gives ``person_case``.
+        parameters: ``parameters`` of report.json; a reader who does not trust it with case gives
+            ``person_case``.
         zones: the map, if the tiles are zones of a map; with outlines if the ends are coordinates.
         area: the study area, if it came from a file, as ``wkb:`` and hexadecimal digits.
-        key_file: path of the secret key of perturbed counts; without it record keys are not computed.
     """
-    if not isinstance(source, str | PathLike) or any(parameters.get(name) for name in ("matrix", "wide", "lookup")):
+    if not isinstance(source, str | PathLike) or any(
+        parameters.get(name) for name in ("matrix", "wide", "lookup")
+    ):
         raise UnreadableInputError("the input is not a file, or is a matrix file")
-    if parameters.get("crs") or parameters.get("decimal_comma"):
-        raise UnreadableInputError("coordinates are not in degrees, or numbers have a decimal comma")
+    written = ("crs", "decimal_comma", "thousands", "pad_codes", "column_names", "source_format")
+    if any(parameters.get(name) for name in written):
+        raise UnreadableInputError(
+            "coordinates are not in degrees, numbers have separators, or codes have lost zeros"
+        )
     if bool(parameters.get("zones")) != (zones is not None):
         raise UnreadableInputError("the release was made on a map, which was not given, or on none")
     area = parameters.get("within") if area is None else area
@@ -87,20 +129,28 @@ def read_trips(
         raise UnreadableInputError("the study area came from a file, which was not given")
     try:
         with duckdb.connect(":memory:") as connection:
-            rows = _select(connection, source, parameters, with_records=key_file is not None)
+            rows = _select(connection, source, parameters)
     except (duckdb.Error, pa.ArrowException, OSError, KeyError):
         # Messages of the database may quote rows.
-        raise UnreadableInputError("the input cannot be read with the columns that the report names") from None
-    return _Reader(rows, parameters, zones, area, None if key_file is None else read_secret(key_file)).trips()
+        raise UnreadableInputError(
+            "the input cannot be read with the columns that the report names"
+        ) from None
+    return _Reader(rows, parameters, zones, area).trips()
 
 
 def files_of(source: str | PathLike[str]) -> list[Path]:
     """Returns the files of an input, sorted: of a folder the Parquet files, else the text files."""
     here = Path(source).expanduser()
     if here.is_dir():
-        names = [path for path in here.rglob("*") if not re.search(r"(^|/)[._]", path.relative_to(here).as_posix())]
+        names = [
+            path
+            for path in here.rglob("*")
+            if not re.search(r"(^|/)[._]", path.relative_to(here).as_posix())
+        ]
     else:
-        names = [here] if here.exists() else [Path(name) for name in glob(str(here), recursive=True)]
+        names = (
+            [here] if here.exists() else [Path(name) for name in glob(str(here), recursive=True)]
+        )
     every = [path for path in names if path.is_file()]
     for endings in (_PARQUET, _CSV):
         found = sorted(path for path in every if path.name.casefold().endswith(endings))
@@ -130,7 +180,10 @@ def _relation(files: Sequence[Path], partitions: Sequence[str]) -> tuple[str, di
         names = next(csv.reader([head], delimiter=delimiter))
         columns = {name: f"c{i}" for i, name in reversed(list(enumerate(names)))}
         types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(names)))
-        form = f"auto_detect = false, header = true, delim = '{delimiter}', quote = '\"', escape = '\"', nullstr = ''"
+        form = (
+            f"auto_detect = false, header = true, delim = '{delimiter}', quote = '\"', escape ="
+            " '\"', nullstr = ''"
+        )
         call = f"read_csv({paths}, {form}, columns = {{{types}}}"
     columns |= {name: _partition(files, name) for name in partitions}
     return f"{call}, hive_partitioning = false, filename = 'recount_path')", columns
@@ -143,10 +196,17 @@ def _first_line(path: Path) -> str:
 
 
 def _partition(files: Sequence[Path], name: str) -> str:
-    """Returns SQL for the value of a partition column: that of the folder ``name=value`` of each file."""
+    """Returns SQL for the value of a partition column.
+
+    That of the folder ``name=value`` of each file.
+    """
     cases = []
     for path in files:
-        values = [part.removeprefix(f"{name}=") for part in path.parent.parts if part.startswith(f"{name}=")]
+        values = [
+            part.removeprefix(f"{name}=")
+            for part in path.parent.parts
+            if part.startswith(f"{name}=")
+        ]
         if len(values) != 1:
             raise UnreadableInputError("a partition column is not in the path of every file")
         value = "NULL" if values[0] == "__HIVE_DEFAULT_PARTITION__" else _quoted(unquote(values[0]))
@@ -154,15 +214,20 @@ def _partition(files: Sequence[Path], name: str) -> str:
     return f"CAST(CASE {' '.join(cases)} END AS VARCHAR)"
 
 
-def _select(con: Any, source: str | PathLike[str], parameters: Mapping[str, Any], *, with_records: bool) -> pa.Table:
+def _select(con: Any, source: str | PathLike[str], parameters: Mapping[str, Any]) -> pa.Table:
     """Returns the columns that the report names, by role; null where a value is missing."""
     roles = {role: name for role, name in parameters["columns"].items() if name}
     partitions = parameters.get("partition_columns") or ()
     relation, columns = _relation(files_of(source), partitions)
-    kinds = {name: str(kind) for name, kind, *_ in con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()}
+    kinds = {
+        name: str(kind)
+        for name, kind, *_ in con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
+    }
 
     def column(name: str) -> tuple[str, str]:
-        found = columns.get(name) or {n.strip(): sql for n, sql in columns.items()}.get(name.strip())
+        found = columns.get(name) or {n.strip(): sql for n, sql in columns.items()}.get(
+            name.strip()
+        )
         if found is None:
             raise UnreadableInputError("the input has no column of a name that the report names")
         return found, kinds.get(found.strip('"'), "VARCHAR")
@@ -173,18 +238,24 @@ def _select(con: Any, source: str | PathLike[str], parameters: Mapping[str, Any]
             sql |= {f"{end}_{axis}": _number_sql(*column(name))} if name else {}
         if end not in roles:
             name, _ = column(roles[f"{end}_tile"])
-            sql[f"{end}_tile"] = f"CASE WHEN {_missing(name)} THEN NULL ELSE CAST({name} AS VARCHAR) END"
-    sql |= {role: _number_sql(*column(roles[role])) for role in ("trips", "weight") if role in roles}
+            sql[f"{end}_tile"] = (
+                f"CASE WHEN {_missing(name)} THEN NULL ELSE CAST({name} AS VARCHAR) END"
+            )
+    sql |= {
+        role: _number_sql(*column(roles[role])) for role in ("trips", "weight") if role in roles
+    }
     sql |= {f"value {c}": _number_sql(*column(c)) for _, c in number_columns(parameters).values()}
     sql |= {"person": _person_sql(*column(roles["person"]))} if "person" in roles else {}
     sql |= {f"by {name}": _attribute_sql(*column(name)) for name in _attributes(parameters)}
     every = _every(parameters)
     if every is not None:
-        sql["time"] = _label_sql(_moment_sql(con, relation, *column(roles["time"]), parameters), every)
-    if with_records:
-        names = [roles["record_id"]] if "record_id" in roles else sorted(set(columns) - set(partitions))
-        sql["record"] = " || ".join(_record_sql(*column(name)) for name in names)
-    query = con.sql(f"SELECT {', '.join(f'{text} AS s{i}' for i, text in enumerate(sql.values()))} FROM {relation}")
+        sql["time"] = _label_sql(
+            _moment_sql(con, relation, *column(roles["time"]), parameters), every
+        )
+    query = con.sql(
+        f"SELECT {', '.join(f'{text} AS s{i}' for i, text in enumerate(sql.values()))} FROM"
+        f" {relation}"
+    )
     # Named differently by versions of DuckDB.
     reader = getattr(query, "to_arrow_reader", None) or query.fetch_arrow_reader
     return reader(1 << 17).read_all().rename_columns(list(sql)).combine_chunks()
@@ -199,14 +270,19 @@ def _floats(column: Any) -> Any:
 
 
 def _encoded(column: Any) -> tuple[Any, list[Any]]:
-    """Returns the number of each value among the distinct values, and these followed by None, the number of nulls."""
+    """Returns the number of each value among the distinct values, and these followed by None, the
+    number of nulls.
+    """
     encoded = column.combine_chunks().dictionary_encode()
     number = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False)
     return number, [*encoded.dictionary.to_pylist(), None]
 
 
 def _every(parameters: Mapping[str, Any]) -> str | None:
-    """Returns the step of time by which trips are cut; of a month or day that alone was read, that step."""
+    """Returns the step of time by which trips are cut.
+
+    Of a month or day that alone was read, that step.
+    """
     during, slices = parameters.get("during"), parameters.get("slices") or {}
     return slices.get("every") if during is None else "month" if len(during) == 7 else "day"
 
@@ -218,7 +294,10 @@ def _missing(column: str) -> str:
 def _number_sql(column: str, kind: str) -> str:
     if not kind.startswith(("VARCHAR", "ENUM")):
         return f"CAST({column} AS DOUBLE)"
-    number = f"CASE WHEN contains({column}, '_') THEN error('text') ELSE CAST(CAST({column} AS VARCHAR) AS DOUBLE) END"
+    number = (
+        f"CASE WHEN contains({column}, '_') THEN error('text') ELSE CAST(CAST({column} AS VARCHAR)"
+        " AS DOUBLE) END"
+    )
     return f"CASE WHEN {column} IS NULL OR {_missing(column)} THEN NULL ELSE {number} END"
 
 
@@ -234,18 +313,20 @@ def _attribute_sql(column: str, kind: str) -> str:
     if kind in ("FLOAT", "DOUBLE"):
         whole = f"CAST(CAST({column} AS HUGEINT) AS VARCHAR)"
         is_whole = f"{column} = trunc({column}) AND abs({column}) < 1e15"
-        return f"CASE WHEN isnan({column}) OR isinf({column}) THEN NULL WHEN {is_whole} THEN {whole} ELSE {text} END"
+        return (
+            f"CASE WHEN isnan({column}) OR isinf({column}) THEN NULL WHEN {is_whole} THEN {whole}"
+            f" ELSE {text} END"
+        )
     return f"CASE WHEN {_missing(column)} THEN NULL ELSE {text} END"
 
 
-def _record_sql(column: str, kind: str) -> str:
-    if kind.startswith("TIMESTAMP"):
-        column = f"epoch_us({column if 'ZONE' in kind else f'CAST({column} AS TIMESTAMP)'})"
-    return f"chr(31) || coalesce(trim(CAST({column} AS VARCHAR)), '')"
+def _moment_sql(
+    con: Any, relation: str, column: str, kind: str, parameters: Mapping[str, Any]
+) -> str:
+    """Returns SQL for microseconds since 1970 in the local time of the trips.
 
-
-def _moment_sql(con: Any, relation: str, column: str, kind: str, parameters: Mapping[str, Any]) -> str:
-    """Returns SQL for microseconds since 1970 in the local time of the trips; NULL where missing."""
+    NULL where missing.
+    """
     form, timezone = parameters.get("time_format"), parameters.get("timezone")
     text = f"trim(CAST({column} AS VARCHAR))"
     present = f"{column} IS NOT NULL AND NOT {_missing(column)}"
@@ -265,7 +346,11 @@ def _moment_sql(con: Any, relation: str, column: str, kind: str, parameters: Map
         zoned, moment = True, f"epoch_us(CAST({text} AS TIMESTAMPTZ))"
     else:
         number = f"TRY_CAST({text} AS DOUBLE)"
-        units = [u for u in (1, 1_000, MILLION) if always(f"{number} >= {_UNIX[0] * u} AND {number} < {_UNIX[1] * u}")]
+        units = [
+            u
+            for u in (1, 1_000, MILLION)
+            if always(f"{number} >= {_UNIX[0] * u} AND {number} < {_UNIX[1] * u}")
+        ]
         if not units:
             raise UnreadableInputError("times have a form that this reader does not know")
         zoned, moment = True, f"CAST(floor({number} * {MILLION // units[0]}) AS BIGINT)"
@@ -282,7 +367,10 @@ def _label_sql(moment: str, every: str) -> str:
         return f"strftime(make_timestamp({start}), '%Y-%m-%dT%H:%M')"
     if every in ("weekday", "weekday-hour"):
         form = " %a" if every == "weekday" else " %a %H:00"
-        return f"CAST(isodow(make_timestamp({moment})) AS VARCHAR) || strftime(make_timestamp({moment}), '{form}')"
+        return (
+            f"CAST(isodow(make_timestamp({moment})) AS VARCHAR) ||"
+            f" strftime(make_timestamp({moment}), '{form}')"
+        )
     return f"strftime(make_timestamp({moment}), '{_LABELS[every]}')"
 
 
@@ -294,7 +382,6 @@ class _Reader:
     parameters: Mapping[str, Any]
     of_map: ZoneMap | None
     area: str | None
-    secret: bytes | None
 
     @property
     def keep_outside(self) -> bool:
@@ -305,7 +392,9 @@ class _Reader:
         names, n = self.rows.column_names, len(self.rows)
         dropped = np.zeros(n, dtype=np.bool_)
         for name in names:
-            dropped |= self.rows[name].is_null().to_numpy() & (name.startswith("by ") or name == "time")
+            dropped |= self.rows[name].is_null().to_numpy() & (
+                name.startswith("by ") or name == "time"
+            )
         values = {name: _floats(self.rows[name]) for name in ("trips", "weight") if name in names}
         if any(np.any((column < 0) | np.isinf(column)) for column in values.values()):
             raise UnreadableInputError("counts or weights are negative or infinite")
@@ -326,14 +415,18 @@ class _Reader:
             raise UnreadableInputError("no row of the input can be used")
         weight = np.rint(values["weight"][kept] * MILLION) if "weight" in values else None
         return Trips(
-            **self._flows(self.rows.take(pa.array(kept)), [end[kept] for end in tiles], count[kept], weight),
+            **self._flows(
+                self.rows.take(pa.array(kept)), [end[kept] for end in tiles], count[kept], weight
+            ),
             dropped=int(np.sum(dropped & counted)),
             outside=int(np.sum(outside & usable & counted)),
             rows_are_trips=not values,
         )
 
     def _tiles(self, counted: Mask, dropped: Mask) -> list[Any]:
-        """Returns the tile of both ends: an H3 cell, or the number of a tile of the map, -1 for none; marks drops."""
+        """Returns the tile of both ends: an H3 cell, or the number of a tile of the map, -1 for
+        none; marks drops.
+        """
         on_map = self.of_map is not None
         if "origin_lat" in self.rows.column_names:
             ends = self._tiles_of_points(counted, dropped)
@@ -345,7 +438,9 @@ class _Reader:
             for column in columns:
                 found, unknown = self._tiles_named(column)
                 if not (self.keep_outside and on_map):
-                    if np.any(unknown & counted & ~dropped) and not self.parameters.get("skip_unknown"):
+                    if np.any(unknown & counted & ~dropped) and not self.parameters.get(
+                        "skip_unknown"
+                    ):
                         raise UnreadableInputError("tiles are not on the map, or not H3 cells")
                     dropped |= unknown
                 ends.append(found)
@@ -354,9 +449,18 @@ class _Reader:
         return ends
 
     def _tiles_of_points(self, counted: Mask, dropped: Mask) -> list[Any]:
-        """Returns the tiles of coordinates; each distinct point is looked up once. Marks rows off the earth to drop."""
-        lat, lon = (np.concatenate([_floats(self.rows[f"{end}_{axis}"]) for end in _ENDS]) for axis in ("lat", "lon"))
-        wrong, n = ~((np.abs(lat) <= 90) & (np.abs(lon) <= 180)) | ((lat == 0) & (lon == 0)), len(counted)
+        """Returns the tiles of coordinates; each distinct point is looked up once.
+
+        Marks rows off the earth to drop.
+        """
+        lat, lon = (
+            np.concatenate([_floats(self.rows[f"{end}_{axis}"]) for end in _ENDS])
+            for axis in ("lat", "lon")
+        )
+        wrong, n = (
+            ~((np.abs(lat) <= 90) & (np.abs(lon) <= 180)) | ((lat == 0) & (lon == 0)),
+            len(counted),
+        )
         dropped |= wrong[:n] | wrong[n:]
         at = np.flatnonzero(np.tile(counted & ~dropped, 2))
         y, x = (pa.array(values[at]).dictionary_encode() for values in (lat, lon))
@@ -368,17 +472,29 @@ class _Reader:
             tiles[at] = tiles_at(lat, lon, self.of_map)[place]
         else:
             tiles = np.zeros(2 * n, dtype=np.uint64)
-            cells = map(h3_int.latlng_to_cell, lat.tolist(), lon.tolist(), repeat(self.parameters["resolution"]))
+            cells = map(
+                h3_int.latlng_to_cell,
+                lat.tolist(),
+                lon.tolist(),
+                repeat(self.parameters["resolution"]),
+            )
             tiles[at] = np.fromiter(cells, dtype=np.uint64, count=len(first))[place]
         return [tiles[:n], tiles[n:]]
 
     def _tiles_named(self, column: Any) -> tuple[Any, Mask]:
-        """Returns tiles given by name, and which are unknown. Each distinct name is looked up once."""
+        """Returns tiles given by name, and which are unknown.
+
+        Each distinct name is looked up once.
+        """
         index, names = _encoded(column)
         if self.of_map is not None:
-            number = {code: i for i, code in enumerate(self.of_map.code[self.of_map.tiles].tolist())}
+            number = {
+                code: i for i, code in enumerate(self.of_map.code[self.of_map.tiles].tolist())
+            }
             whole = re.compile(r"^(-?[0-9]+)\.0+$")
-            found = np.array([number.get(n, number.get(whole.sub(r"\1", n), -1)) if n else -1 for n in names])
+            found = np.array(
+                [number.get(n, number.get(whole.sub(r"\1", n), -1)) if n else -1 for n in names]
+            )
             return found[index], (found < 0)[index]
         cells = np.array([_cell_of(name) for name in names], dtype=np.uint64)
         unknown, resolution = cells == 0, int(self.parameters["resolution"])
@@ -389,7 +505,9 @@ class _Reader:
         return cells[index], unknown[index]
 
     def _outside(self, ends: list[Any], usable: Mask) -> Mask:
-        """Returns rows outside the study area: with an end outside, or with both if the other is kept as `outside`."""
+        """Returns rows outside the study area: with an end outside, or with both if the other is
+        kept as `outside`.
+        """
         beyond = []
         for i, end in enumerate(ends):
             away = np.zeros(len(end), dtype=np.bool_)
@@ -405,7 +523,9 @@ class _Reader:
             if self.of_map is not None:
                 away |= usable & (end < 0)
             if self.keep_outside:
-                ends[i] = np.where(away, np.uint64(OUTSIDE_CELL) if self.of_map is None else -1, end)
+                ends[i] = np.where(
+                    away, np.uint64(OUTSIDE_CELL) if self.of_map is None else -1, end
+                )
             beyond.append(away)
         return beyond[0] & beyond[1] if self.keep_outside else beyond[0] | beyond[1]
 
@@ -418,7 +538,10 @@ class _Reader:
             codes = [names_of_map[end] for end in distinct]
         if self.parameters.get("same_zones"):
             both = np.union1d(*codes)
-            ends = tuple(np.searchsorted(both, named)[number] for named, number in zip(codes, ends, strict=True))
+            ends = tuple(
+                np.searchsorted(both, named)[number]
+                for named, number in zip(codes, ends, strict=True)
+            )
             codes = [both, both]
         # A month or day that alone was read is no slice.
         every = _every(self.parameters) if self.parameters.get("during") is None else None
@@ -428,10 +551,6 @@ class _Reader:
         key = (of_slice * len(codes[0]) + ends[0]) * len(codes[1]) + ends[1]
         _, first, row = np.unique(key, return_index=True, return_inverse=True)
         who = self._who(rows["person"]) if "person" in rows.column_names else None
-        keyed: dict[str, Any] = {}
-        if self.secret is not None:
-            keyed = {"keys": np.zeros(len(first), dtype=np.int64), "key": fingerprint(self.secret)}
-            np.add.at(keyed["keys"], row, record_keys(self.secret, rows["record"].to_pylist()))
         return {
             "origin": ends[0][first].astype(np.int32),
             "destination": ends[1][first].astype(np.int32),
@@ -445,24 +564,31 @@ class _Reader:
             "slices": keys,
             "slice": of_slice[first].astype(np.int32) if columns else None,
             "every": every,
-            **keyed,
         }
 
     def _values(self, rows: pa.Table, row: Any, who: Any, weight: Any) -> ValueRows | None:
-        """Returns the values of the columns of means, totals and medians; None without such columns."""
+        """Returns the values of the columns of means, totals and medians.
+
+        None without such columns.
+        """
         names = [column for _, column in number_columns(self.parameters).values()]
         values = {name: _floats(rows[f"value {name}"]) for name in names}
         return ValueRows(row, who, weight.astype(np.int64), values) if values else None
 
     def _who(self, column: Any) -> Any:
-        """Returns the number of the person of each row, -1 if unknown; each spelling is looked at once."""
+        """Returns the number of the person of each row, -1 if unknown.
+
+        Each spelling is looked at once.
+        """
         index, names = _encoded(column)
         folds, known = (self.parameters.get("person_case") or "fold") == "fold", dict[str, int]()
         nfkc = partial(unicodedata.normalize, "NFKC")
         number = np.full(len(names), -1, dtype=np.int64)
         for i, name in enumerate(names):
             if name is not None and not _NO_PERSON.fullmatch(name.lower()):
-                number[i] = known.setdefault(nfkc(nfkc(name).casefold()) if folds else name, len(known))
+                number[i] = known.setdefault(
+                    nfkc(nfkc(name).casefold()) if folds else name, len(known)
+                )
         return number[index]
 
 

@@ -10,9 +10,9 @@ const PACE = 900;
 export function stepsOf(model, basis) {
   const { slices, times } = model.data, volume = model.volume[basis];
   if (slices && slices.time >= 0) {
-    const labels = [...new Set(slices.keys.filter((_, n) => slices.finest[n]).map((key) => key[slices.time]))], place = new Map(labels.map((label, i) => [label, i]));
-    const totals = new Float64Array(labels.length), step = slices.keys.map((key, n) => (slices.finest[n] ? place.get(key[slices.time]) : -1));
-    for (let i = 0; i < volume.length; i++) if (step[model.group[i]] >= 0) totals[step[model.group[i]]] += volume[i];
+    const labels = [...new Set(slices.keys.map((key) => key[slices.time]))], place = new Map(labels.map((label, i) => [label, i]));
+    const totals = new Float64Array(labels.length), step = slices.keys.map((key) => place.get(key[slices.time]));
+    for (let i = 0; i < volume.length; i++) totals[step[model.group[i]]] += volume[i];
     return { labels, totals, show: (state, i) => { state.key[slices.time] = i === null ? null : labels[i]; } };
   }
   if (!times) return null;
@@ -42,7 +42,7 @@ export function mountPickers(world, place, changed) {
   slices.columns.forEach((name, column) => {
     if (column === slices.time) return;
     const label = make("label", name), select = make("select"), tree = slices.trees?.[column];
-    let values = [...new Set(slices.keys.filter((_, n) => slices.finest[n]).map((key) => key[column]))];
+    let values = [...new Set(slices.keys.map((key) => key[column]))];
     if (tree) {
       const held = new Set(values.flatMap((value) => groupsOf(slices, column, value)));
       values = tree.filter(([value, parent]) => parent !== null && held.has(value)).map(([value]) => value);

@@ -65,7 +65,7 @@ export function shownVolumes(model, shown) {
   const volume = model.volume[shown.basis], { slices, times } = model.data;
   if (!model.group) return volume;
   const factor = slices
-    ? slices.keys.map((key, n) => (slices.finest[n] && key.every((value, i) => shown.key[i] === null || groupsOf(slices, i, value).includes(shown.key[i])) ? 1 : 0))
+    ? slices.keys.map((key) => (key.every((value, i) => shown.key[i] === null || groupsOf(slices, i, value).includes(shown.key[i])) ? 1 : 0))
     : times.intervals.map(([from, to]) => (shown.hour === null ? 1 : from <= shown.hour && shown.hour < to ? 1 / (to - from) : 0));
   const part = new Float64Array(volume.length);
   for (let i = 0; i < part.length; i++) part[i] = volume[i] * factor[model.group[i]];

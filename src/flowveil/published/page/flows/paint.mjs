@@ -107,7 +107,7 @@ export function paintMap(pen, world, view, width, height, scene) {
   paintScale(pen, world, view, width, height);
 }
 
-function paintGround(pen, world, view, width, height) {
+export function paintGround(pen, world, view, width, height) {
   const { ground, palette, state } = world;
   if (state.background && world.tiles) { world.tiles(pen, view, width, height); }
   else if (ground) {
@@ -116,7 +116,7 @@ function paintGround(pen, world, view, width, height) {
     each(ground.rivers, { stroke: palette.river, width: 1.4 }, false);
     each(ground.borders, { stroke: palette.border, width: 1, dash: [5, 3] }, false);
   }
-  if (ground) for (let i = 0; i < ground.ownLines.count; i++) pen.shape(ground.ownLines.shape(i), view, { stroke: palette.border, width: 1 }, false);
+  if (ground) for (let i = 0; i < ground.ownLines.count; i++) { const shape = ground.ownLines.shape(i); if (shape) pen.shape(shape, view, { stroke: palette.border, width: 1 }, false); }
 }
 
 const seen = (shape, view, width, height) => view.x + view.k * shape.east > 0 && view.x + view.k * shape.west < width && view.y + view.k * shape.south > 0 && view.y + view.k * shape.north < height;
@@ -178,7 +178,7 @@ function paintNames(pen, world, view, width, height, scene) {
 }
 
 /* A bar of a round length, and north, which is up. */
-function paintScale(pen, world, view, width, height) {
+export function paintScale(pen, world, view, width, height) {
   const { frame } = world.model.data, { palette } = world;
   const middle = frame.north + ((height / 2 - view.y) / view.k) * frame.perUnit;
   const metres = (40075017 * Math.cos(Math.atan(Math.sinh(Math.PI * (1 - 2 * middle)))) * frame.perUnit) / view.k;

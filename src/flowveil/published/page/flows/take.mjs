@@ -84,3 +84,6 @@ export function csvOf(model, rows) {
   return [heads.map(field).join(), ...lines].join("\n") + "\n";
 }
 
+/* Rows of numbers and texts as CSV, the first is the header. */
+export const csvText = (rows) => rows.map((row) => row.map(field).join() + "\n").join("");
+

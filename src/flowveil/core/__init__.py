@@ -1,0 +1,1 @@
+"""What everything is made of: trees, flows, people, values, guarantees, errors."""

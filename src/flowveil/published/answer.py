@@ -1,0 +1,325 @@
+"""What the page's answers are computed from: the estimate, the areas, and the places they are in.
+
+Plain data, packed like that of the cells. A range of several areas follows from the cells
+themselves, so each zone comes with the areas that it touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import h3.api.basic_int as h3_int
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from flowveil.core.times import TIME
+from flowveil.published.basemap_context import airports, world
+from flowveil.published.disaggregation import VOLUMES
+from flowveil.published.estimate import Estimate
+from flowveil.published.flow_map import NOWHERE, frame_of, pack, pack_shapes, unpack
+from flowveil.published.language import catalogue, number, texts
+from flowveil.published.language import share as share_words
+from flowveil.published.maps import ENDS, zones_of
+from flowveil.published.sentences import guarantee_words, unit_words
+from flowveil.published.user_outlines import Outline
+from flowveil.published.zone_overlaps import Overlap, areas_km2
+
+Floats = NDArray[np.float64]
+
+#: Places that are compared at once when areas are assigned to the nearest.
+_BATCH = 512
+#: Airports are places where areas have this H3 resolution or a finer one.
+_COARSEST_WITH_AIRPORTS = 7
+
+#: A name with latitude and longitude.
+Spot = tuple[str, float, float]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Named places, and the one that each area belongs to."""
+
+    name: list[str]
+    lat: list[float]
+    lon: list[float]
+    of: NDArray[np.int64]  # the place of each area
+
+
+def answer_data(
+    report: Mapping[str, Any],
+    zones: pa.Table,
+    estimate: Estimate,
+    *,
+    outlines: Sequence[Outline] = (),
+) -> dict[str, Any]:
+    """Returns what the page answers questions from.
+
+    ``areas`` (sorted by code), ``places``, ``rows`` of the estimate in hundredths, ``touched``: the
+    areas of each zone as ranges, ``level``, ``km2`` of a typical area, ``k``, ``basis`` (what is
+    counted) and where there are hours ``times``.
+    """
+    frame = frame_of(zones)
+    codes = estimate.codes
+    shapes, lat, lon = estimate.places(codes)
+    units = np.full((len(codes), 2), NOWHERE, dtype=np.int64)
+    known = ~(np.isnan(lat) | np.isnan(lon))
+    if frame is not None:
+        units[known] = frame.whole_units(np.column_stack((lon, lat))[known])
+    places = places_of(estimate, codes, lat, lon, outlines)
+    spots = np.full((len(places.name), 2), NOWHERE, dtype=np.int64)
+    there = ~np.isnan(np.array(places.lat))
+    if frame is not None:
+        spots[there] = frame.whole_units(np.column_stack((places.lon, places.lat))[there])
+    basis = "weight" if "weight" in estimate.table.column_names else "trips"
+    size = areas_km2(shapes[[shape is not None for shape in shapes]])
+    return {
+        "level": estimate.level,
+        "hexagonal": estimate.hexagonal,
+        "km2": float(f"{np.median(size):.2g}") if len(size) else None,
+        "k": report["guarantee"].get("k"),
+        "basis": basis,
+        "areas": {
+            "code": codes,
+            "x": pack(units[:, 0]),
+            "y": pack(units[:, 1]),
+            "shapes": pack_shapes(shapes, frame),
+            "place": pack(places.of),
+        },
+        "places": {"name": places.name, "x": pack(spots[:, 0]), "y": pack(spots[:, 1])},
+        "rows": _rows(estimate.table, codes),
+        "touched": {
+            end: _touched(zones, over, end, codes)
+            for end, over in zip(ENDS, estimate.ends, strict=True)
+        },
+        **_times(estimate.table),
+    }
+
+
+def finding(data: Mapping[str, Any], estimate: Estimate) -> tuple[str, float] | None:
+    """Returns the place in which the largest share of the trips begins or ends, and the share.
+
+    None where all areas are one place.
+    """
+    name, table = data["places"]["name"], estimate.table
+    if len(name) < 2:
+        return None
+    codes = pa.array(data["areas"]["code"], pa.string())
+    place_of_area = unpack(data["areas"]["place"])
+    start, stop = (
+        place_of_area[pc.index_in(table[end], value_set=codes).to_numpy()] for end in ENDS
+    )
+    volume = table[data["basis"]].to_numpy()
+    touching = np.bincount(start, volume, len(name)) + np.bincount(stop, volume, len(name))
+    touching -= np.bincount(start[start == stop], volume[start == stop], len(name))
+    # A code is no finding.
+    touching[np.isin(name, data["areas"]["code"])] = 0
+    largest = int(np.argmax(touching))
+    if touching[largest] <= 0:
+        return None
+    return name[largest], float(touching[largest] / volume.sum())
+
+
+def headline(place: str, share: float, language: str) -> str:
+    """Returns the finding in words: "One trip in five begins or ends in Providencia"."""
+    t = texts(language)
+    one_in = round(1 / share)
+    if 2 <= one_in <= 10 and abs(share * one_in - 1) < 0.06:
+        return t("one_in", n=t(f"n{one_in}"), place=place)
+    return t("share_of_all", share=share_words(share, language), place=place)
+
+
+def words_of_answer(
+    report: Mapping[str, Any], data: Mapping[str, Any], title: str, language: str
+) -> dict[str, Any]:
+    """Returns the words of the answer: what it rests on, and the line below the headline."""
+    t, published = texts(language), report["published"]
+    shares = report["statement"]["shares"]
+    missing = (
+        t("rely_complete")
+        if shares is None or report["parameters"].get("max_suppressed") == 0
+        else t("rely_suppressed", share=share_words(shares["suppressed"], language))
+    )
+    weighted = data["basis"] == "weight" and published.get("weight")
+    size = data["km2"]
+    story = t(
+        "story_weight" if weighted else "story",
+        title=title,
+        trips=number(published["weight"] if weighted else published["trips"], language),
+        answers=number(published["trips"], language),
+        guarantee=_guarantee(report, language),
+        km2="?" if size is None else f"{size:g}",
+    )
+    return {
+        "language": language,
+        "texts": catalogue()[language],
+        "rely": [t("rely_range"), missing, t("rely_conclude")],
+        "zone": report["statement"]["timezone"],
+        "story": story,
+    }
+
+
+def _guarantee(report: Mapping[str, Any], language: str) -> str:
+    """The guarantee in words, in the language of the page where it is one number."""
+    guarantee, parameters = report["guarantee"], report["parameters"]
+    stated = [unit for unit in ("trips", "people", "population", "locations") if unit in guarantee]
+    if stated not in (["trips"], ["people"]):
+        return guarantee_words(guarantee, parameters)
+    n = number(guarantee[stated[0]], language, digits=15)
+    return texts(language)(f"unit_{unit_words(stated[0], parameters)}", n=n)
+
+
+def _rows(table: pa.Table, codes: list[str]) -> dict[str, Any]:
+    values = pa.array(codes, pa.string())
+    columns = {
+        end: pack(pc.index_in(table[end], value_set=values).to_numpy().astype(np.int64))
+        for end in ENDS
+    }
+    for name in VOLUMES:
+        if name in table.column_names:
+            columns[name] = pack(np.rint(100 * table[name].to_numpy()))
+    return columns
+
+
+def _times(table: pa.Table) -> dict[str, Any]:
+    if TIME not in table.column_names:
+        return {}
+    labels = sorted(set(table[TIME].to_pylist()))
+    at = pc.index_in(table[TIME], value_set=pa.array(labels, pa.string()))
+    return {"times": labels, "time": pack(at.to_numpy().astype(np.int64))}
+
+
+def _touched(zones: pa.Table, over: Overlap, end: str, codes: list[str]) -> dict[str, Any]:
+    """The areas of each row of the zones as ranges of their numbers; areas near each other have
+    near numbers.
+
+    ``n`` ranges for each zone, their ``start`` and ``length``, and zones that touch further,
+    unknown areas (``partial``).
+    """
+    number = np.searchsorted(codes, over.codes)
+    owner = np.repeat(np.arange(len(over.zones)), np.diff(over.first))
+    area = number[over.area]
+    order = np.lexsort((area, owner))
+    owner, area = owner[order], area[order]
+    begins = np.ones(len(area), dtype=np.bool_)
+    begins[1:] = (owner[1:] != owner[:-1]) | (area[1:] != area[:-1] + 1)
+    at = np.flatnonzero(begins)
+    length = np.diff(np.append(at, len(area)))
+    row = pc.index_in(over.zones, value_set=zones["zone"].combine_chunks()).to_numpy()
+    n, partial = np.zeros((2, len(zones)), dtype=np.int64)
+    n[row] = np.bincount(owner[at], minlength=len(over.zones))
+    partial[row] = over.partial
+    # Ranges in the order of the rows of the zones.
+    sorted_by_row = np.argsort(row[owner[at]], kind="stable")
+    assert len(zones_of(zones, end)) == len(over.zones)
+    return {
+        "n": pack(n),
+        "start": pack(area[at][sorted_by_row]),
+        "length": pack(length[sorted_by_row]),
+        "partial": pack(partial),
+    }
+
+
+def places_of(
+    estimate: Estimate,
+    codes: list[str],
+    lat: Floats,
+    lon: Floats,
+    outlines: Sequence[Outline] = (),
+) -> Places:
+    """Returns the place of each area: the publisher's name of it, else the publisher's place, the
+    airport or the largest town in it, else that of the nearest area with a place.
+
+    Areas next to an airport are the airport's, others are never. So a place is the same at every
+    zoom and on every screen.
+    """
+    known = np.flatnonzero(~(np.isnan(lat) | np.isnan(lon)))
+    spots: list[Spot] = []
+    of = np.full(len(codes), -1, dtype=np.int64)
+    for at, name in enumerate(estimate.names(codes)):
+        if name is not None:
+            of[at] = len(spots)
+            spots.append((name, lat[at], lon[at]))
+    near_airports: set[int] = set()
+    if estimate.hexagonal and len(known):
+        number = {code: at for at, code in enumerate(codes)}
+        near_airports = _name_hexagons(
+            estimate.level, number, lat[known], lon[known], outlines, of, spots
+        )
+    named = np.array(
+        [at for at in np.flatnonzero(of >= 0).tolist() if at not in near_airports], dtype=np.int64
+    )
+    unnamed = known[of[known] < 0]
+    for start in range(0, len(unnamed) if len(named) else 0, _BATCH):
+        rows = unnamed[start : start + _BATCH]
+        narrowing = np.cos(np.radians(lat[rows]))[:, None]
+        east = ((lon[rows][:, None] - lon[named] + 180) % 360 - 180) * narrowing
+        distance = (lat[rows][:, None] - lat[named]) ** 2 + east**2
+        of[rows] = of[named[np.argmin(distance, axis=1)]]
+    for at in np.flatnonzero(of < 0).tolist():
+        of[at] = len(spots)
+        spots.append((codes[at], lat[at], lon[at]))
+    return Places(
+        _distinct([name for name, _, _ in spots]),
+        [float(y) for _, y, _ in spots],
+        [float(x) for _, _, x in spots],
+        of,
+    )
+
+
+def _name_hexagons(
+    level: int,
+    number: Mapping[str, int],
+    lat: Floats,
+    lon: Floats,
+    outlines: Sequence[Outline],
+    of: NDArray[np.int64],
+    spots: list[Spot],
+) -> set[int]:
+    """Names the H3 cells with a named point in them; returns the areas of airports."""
+
+    def near(rows: list[Spot]) -> list[tuple[Spot, int]]:
+        inside = [row for row in rows if south <= row[1] <= north and west <= row[2] <= east]
+        return [(row, h3_int.latlng_to_cell(row[1], row[2], level)) for row in inside]
+
+    def take(cell: int, place: int) -> bool:
+        at = number.get(format(cell, "x"), -1)
+        if at < 0 or of[at] >= 0:
+            return False
+        of[at] = place
+        return True
+
+    south, north, west, east = lat.min() - 1, lat.max() + 1, lon.min() - 1, lon.max() + 1
+    own = [(o.name, o.label[1], o.label[0]) for o in outlines if o.name and o.label]
+    flown = near(airports()) if level >= _COARSEST_WITH_AIRPORTS else []
+    here = world()
+    inside = (here.lat >= south) & (here.lat <= north) & (here.lon >= west) & (here.lon <= east)
+    towns = [
+        (here.names[i], float(here.lat[i]), float(here.lon[i]))
+        for i in np.flatnonzero(inside).tolist()
+    ]
+    around: list[tuple[int, int]] = []
+    for spot, cell in [*near(own), *flown, *near(towns)]:
+        if take(cell, len(spots)):
+            if (spot, cell) in flown:
+                around.append((cell, len(spots)))
+            spots.append(spot)
+    taken = {number[format(cell, "x")] for cell, _ in around}
+    for cell, place in around:
+        for neighbour in sorted(h3_int.grid_disk(cell, 1)):
+            if take(neighbour, place):
+                taken.add(number[format(neighbour, "x")])
+    return taken
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Names with a number where several places share one."""
+    seen: dict[str, int] = {}
+    distinct = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        distinct.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return distinct

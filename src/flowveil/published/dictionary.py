@@ -1,0 +1,137 @@
+"""The data dictionary: what every column of every published table holds, with type and unit.
+
+One list of columns makes datapackage.json (Frictionless), the CSVW metadata next to CSV files, the
+record sets of Croissant and the reference page, so that they cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from flowveil.core.values import value_columns
+
+#: Types as Frictionless names them.
+ColumnType = Literal["string", "integer", "number", "boolean"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a published table."""
+
+    name: str
+    type: ColumnType
+    meaning: str
+    unit: str | None = None
+
+
+#: Columns that mean the same in every release, by name.
+KNOWN = {
+    column.name: column
+    for column in (
+        Column("origin_zone", "string", "Code of the zone in which trips begin"),
+        Column("origin_name", "string", "Name of the zone in which trips begin"),
+        Column("destination_zone", "string", "Code of the zone in which trips end"),
+        Column("destination_name", "string", "Name of the zone in which trips end"),
+        Column("origin_size", "string", "Area of the origin zone, in words"),
+        Column("destination_size", "string", "Area of the destination zone, in words"),
+        Column("row", "integer", "Row and column of the zone in a matrix, from 1"),
+        Column("origin", "string", "Code of the area in which trips begin"),
+        Column("destination", "string", "Code of the area in which trips end"),
+        Column("trips", "integer", "Number of trips", "trips"),
+        Column("trips_low", "number", "Smallest number of trips that the cells allow", "trips"),
+        Column("trips_high", "number", "Largest number of trips that the cells allow", "trips"),
+        Column("weight", "number", "Sum of the weights: what the trips stand for", "weight"),
+        Column("weight_low", "number", "Smallest weight that the cells allow", "weight"),
+        Column("weight_high", "number", "Largest weight that the cells allow", "weight"),
+        Column("estimate", "number", "Estimated number of trips, not a count", "trips"),
+        Column(
+            "layer",
+            "integer",
+            "Pass in which the cell was published: each trip is in one cell; a cell of layer 2 or "
+            "later counts the trips that no finer cell above it counts",
+        ),
+        Column("revised", "boolean", "Whether the value replaces that of an earlier release"),
+        Column("time", "string", "Time step in which trips begin"),
+        Column("time_from", "string", "First moment of the interval in which trips begin"),
+        Column("time_to", "string", "End of the interval in which trips begin"),
+        Column("zone", "string", "Code of the zone"),
+        Column("role", "string", "Whether trips begin (origin), end (destination) or both there"),
+        Column("name", "string", "Name of the zone on the publisher's map"),
+        Column("level", "integer", "Level of the zone in its hierarchy; H3: the resolution"),
+        Column("tiles", "integer", "Number of smallest areas of the map in the zone", "tiles"),
+        Column("area_km2", "number", "Area of the zone", "km2"),
+        Column("lat", "number", "Latitude of the centre, WGS 84", "degrees"),
+        Column("lon", "number", "Longitude of the centre, WGS 84", "degrees"),
+        Column("geometry", "string", "Outline, longitude and latitude (Parquet WKB, CSV WKT)"),
+        Column("bbox", "string", "West, south, east and north end of the outline"),
+        Column("h3_cells", "string", "H3 cells that make the zone"),
+        Column("tile", "string", "Code of a smallest area of the publisher's map"),
+        Column("tile_name", "string", "Name of a smallest area of the publisher's map"),
+    )
+}
+#: What the rows of a table are, by the stem of its file.
+ROWS = {
+    "flows": "Published cells: trips from a zone to a zone",
+    "zones": "Zones with their outlines",
+    "estimate": "Estimated trips between areas of one size, with the range that the cells prove",
+    "lookup": "Smallest areas of the publisher's map in each zone",
+    "flows_wide": "Published pairs of zones, with a column for each matrix",
+}
+
+
+def columns_of(schema: pa.Schema, report: Mapping[str, Any]) -> list[Column]:
+    """Returns the dictionary of a table: each column's type, meaning and unit.
+
+    Columns of the operator's data (purposes, means of a number) are described by what the
+    statement says of them.
+    """
+    numbers = value_columns(report["parameters"].get("columns", {}))
+    columns = []
+    for field in schema:
+        kind = _type_of(field.type)
+        known = KNOWN.get(field.name)
+        if known is not None:
+            # Codes and names are texts, also where all of them look like numbers.
+            own = "string" if known.type == "string" else kind
+            columns.append(Column(known.name, own, known.meaning, known.unit))
+        elif field.name in numbers:
+            meaning = f"{field.name.replace('_', ' ').capitalize()} over the trips of the cell"
+            columns.append(Column(field.name, kind, meaning))
+        elif kind == "string":
+            columns.append(Column(field.name, kind, f"Value of '{field.name}' of the trips"))
+        else:
+            columns.append(Column(field.name, kind, f"Trips of the matrix '{field.name}'", "trips"))
+    return columns
+
+
+def _type_of(kind: pa.DataType) -> ColumnType:
+    if pa.types.is_boolean(kind):
+        return "boolean"
+    if pa.types.is_integer(kind):
+        return "integer"
+    return "number" if pa.types.is_floating(kind) else "string"
+
+
+def frictionless_schema(columns: Sequence[Column]) -> dict[str, Any]:
+    """Returns a table schema: fields with title, description and unit."""
+    fields = []
+    for column in columns:
+        field = {"name": column.name, "type": column.type, "description": column.meaning}
+        fields.append({**field, **({} if column.unit is None else {"unit": column.unit})})
+    return {"fields": fields, "missingValues": [""]}
+
+
+def csvw_metadata(file: str, columns: Sequence[Column]) -> dict[str, Any]:
+    """Returns the metadata of a CSV file: CSV on the Web, a W3C recommendation."""
+    types = {"string": "string", "integer": "integer", "number": "double", "boolean": "boolean"}
+    described = [
+        {"name": f"column_{number}", "titles": column.name, "datatype": types[column.type]}
+        | {"dc:description": column.meaning}
+        for number, column in enumerate(columns, start=1)
+    ]
+    schema = {"columns": described}
+    return {"@context": "http://www.w3.org/ns/csvw", "url": file, "tableSchema": schema}

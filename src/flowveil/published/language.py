@@ -1,0 +1,47 @@
+"""The words of the page in the languages that it speaks, from one catalogue.
+
+The catalogue is ``page/words.json``: the same keys for each language (a test holds it). Numbers
+follow the language.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from functools import cache
+
+from flowveil.published.document import asset
+
+#: Signs between thousands.
+_THOUSANDS = {"en": ",", "fr": "\u202f", "es": ".", "de": ".", "it": ".", "pt": "."}
+DEFAULT = "en"
+
+
+@cache
+def catalogue() -> dict[str, dict[str, str]]:
+    """The texts of each language by key."""
+    return dict(json.loads(asset("words.json")))
+
+
+def languages() -> tuple[str, ...]:
+    """The languages of pages."""
+    return tuple(catalogue())
+
+
+def texts(language: str) -> Callable[..., str]:
+    """Returns a function that fills the text of a key with values."""
+    words = catalogue()[language]
+    return lambda key, **values: words[key].format_map(values)
+
+
+def number(value: float, language: str = DEFAULT, *, digits: int = 3) -> str:
+    """Returns a number for people: a few digits, thousands separated."""
+    step = 10.0 ** max(0, math.floor(math.log10(value)) - digits + 1) if value > 0 else 1.0
+    return f"{round(value / step) * step:,.0f}".replace(",", _THOUSANDS[language])
+
+
+def share(value: float, language: str = DEFAULT) -> str:
+    """Returns a share in whole per cent."""
+    sign = "%" if language in ("en", "it", "pt") else "\u00a0%"
+    return f"{100 * value:.0f}{sign}"

@@ -1,0 +1,3 @@
+"""Releases in series: the same zones again, one step after the other, and what was published
+before.
+"""

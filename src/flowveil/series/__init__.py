@@ -1,1 +1,0 @@
-"""Releases in series: the same zones again, one step after the other, and what was published before."""

@@ -1,0 +1,1 @@
+"""Files, paths, processes, progress and limits of this machine."""

@@ -1,0 +1,46 @@
+"""The words of the page: one catalogue with the same texts in each language."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import flowveil
+from flowveil.core.errors import ParameterError
+from flowveil.published.language import catalogue, languages, number, share
+from samples.drafts import unchecked
+from samples.releases import city_flows
+
+FIELD = re.compile(r"\{(\w+)\}")
+
+
+@pytest.mark.parametrize("language", languages())
+def test_each_language_has_every_text_with_the_same_fields(language):
+    english, words = catalogue()["en"], catalogue()[language]
+    assert list(words) == list(english)
+    for key, text in words.items():
+        assert text.strip()
+        assert set(FIELD.findall(text)) == set(FIELD.findall(english[key])), key
+        assert text.count("|") == english[key].count("|")
+
+
+def test_numbers_follow_the_language():
+    assert [number(49_287, language) for language in ("en", "de", "fr")] == [
+        "49,300",
+        "49.300",
+        "49\u202f300",
+    ]
+    assert (share(0.357, "en"), share(0.357, "fr")) == ("36%", "36\u00a0%")
+    assert (number(0), number(7.4), number(451_321.2778)) == ("0", "7", "451,000")
+
+
+def test_a_page_speaks_the_language_that_was_asked_for(tmp_path):
+    release = flowveil.anonymize(city_flows(rows=3_000), k=5, protect="trips")
+    with unchecked():
+        folder = release.write(tmp_path / "fr", language="fr", title="Déplacements")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert '<html lang="fr">' in page
+    assert "couvre au moins 5 d" in page
+    with pytest.raises(ParameterError, match="--language is one of en, fr"):
+        release.write(tmp_path / "xx", language="xx")
