@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyarrow import csv
 from pyarrow import parquet as pq
@@ -39,6 +40,9 @@ SECONDS = 90_000
 def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("folder")
     csv.write_csv(trip_table(1000), folder / "trips.csv")
+    # Every second trip at 06:30 UTC, the others at 07:30.
+    started = pa.array([1_720_161_000 + 3600 * (n % 2) for n in range(1000)])
+    csv.write_csv(trip_table(1000).append_column("started", started), folder / "timed.csv")
     (folder / "broken.csv").write_text(
         "start_lat,start_lon,end_lat,end_lon\n" + "north,1,2,3\n" * 20, "utf-8"
     )
@@ -416,6 +420,33 @@ def test_an_error_is_shown_at_its_field_in_the_page_s_words(chromium, served):
         page.fill("[data-choice=period]", "2024-05-06")
         page.locator("[data-choice=period]").blur()
         problem.wait_for(state="detached")
+
+
+def test_a_typed_time_zone_stays_and_a_wrong_one_is_refused_at_its_field(chromium, served):
+    """In the page's own order: the column of the time, its zone, then the person and the hours."""
+    empty(served)
+    served.do("POST", "/api/pick", {"role": "trips", "path": "timed.csv"})
+    with opened(chromium, served, step="columns", quiet=False) as page:
+        page.locator("#intake", has_text="rows were read").wait_for()
+        page.select_option("#time", "started")
+        page.locator(".hours", has_text="choose the time zone").wait_for()
+        zone = page.locator("[data-choice=timezone]")
+        zone.fill("Europe/Olso")
+        zone.blur()
+        problem = page.locator("label:has([data-choice=timezone]) + .field-problem")
+        problem.wait_for()
+        assert problem.inner_text().startswith("‘Time zone")
+        assert "Europe/Oslo" in problem.inner_text()
+        assert "--" not in problem.inner_text()
+        zone.fill("Europe/Oslo")
+        zone.blur()
+        page.locator(".hours", has_text="in Europe/Oslo").wait_for()
+        problem.wait_for(state="detached")
+        page.select_option("[data-choice=person]", "person_id")
+        page.select_option("#every", "hour")
+        page.locator("#intake", has_text="They make 2 matrices").wait_for()
+        assert zone.input_value() == "Europe/Oslo"
+        assert served.do("GET", "/api/state")["choices"]["timezone"] == "Europe/Oslo"
 
 
 def test_only_what_can_be_is_offered(chromium, served):

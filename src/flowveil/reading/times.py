@@ -355,7 +355,9 @@ def _in_zone(con: Any, moment: str, zone: str) -> str:
         return f"({moment}) + {_minutes(zone.removeprefix('UTC')) * _MINUTE}"
     names = _zone_names(con)
     if zone not in names:
-        raise ParameterError(f"The time zone {zone!r} does not exist.{did_you_mean(zone, names)}")
+        raise ParameterError(
+            f"timezone (--timezone) {zone!r} does not exist.{did_you_mean(zone, names)}"
+        )
     return f"epoch_us(timezone({quoted_text(zone)}, make_timestamptz({moment})))"
 
 

@@ -16,14 +16,16 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
+from zoneinfo import available_timezones
 
-from flowveil.core.errors import DataError, ParameterError
+from flowveil.core.errors import DataError, ParameterError, did_you_mean
 from flowveil.core.flows import SUM_COLUMNS
 from flowveil.core.guarantee import UNITS
 from flowveil.methods import METHODS, Method
 from flowveil.published.about import ENTRIES, checked
 from flowveil.published.exports import FORMATS
 from flowveil.publishing import run as execution
+from flowveil.reading.times import check_time_options
 from flowveil.request.request import Request, find_setting, settings
 from flowveil.request.settings import Setting, is_area, is_given
 
@@ -56,6 +58,8 @@ _BY_SCRIPT = (
     "within",
     "options",
 )
+#: Settings of the column of times, which make no slices before a step is chosen.
+_OF_TIMES = ("time", "timezone", "time_format")
 #: What options are called, for people.
 _WORDS = {
     "epsilon": "Privacy loss (epsilon): the smaller, the more noise",
@@ -94,7 +98,8 @@ def cell_choices(choices: Mapping[str, Any]) -> dict[str, Any]:
 
     All but the description and the formats of a release.
     """
-    return {name: value for name, value in choices.items() if name not in (*ENTRIES, "formats")}
+    unused = (*ENTRIES, "formats", *(() if choices.get("every") else _OF_TIMES))
+    return {name: value for name, value in choices.items() if name not in unused}
 
 
 def choices_of(content: Any) -> dict[str, Any]:
@@ -149,7 +154,9 @@ def page_request(choices: Mapping[str, Any]) -> Request:
 
     ParameterError if they contradict each other.
     """
-    request = Request.from_flat(choices)
+    _check_timezone(choices.get("timezone"))
+    pending = () if choices.get("every") else _OF_TIMES
+    request = Request.from_flat({n: value for n, value in choices.items() if n not in pending})
     method = METHODS[execution.method_name(request) or ""]
     if any(name in REFUSED for name in request.method.options):
         raise ParameterError("Noise with a fixed seed protects no one.")
@@ -171,6 +178,21 @@ def page_request(choices: Mapping[str, Any]) -> Request:
         request.with_values(zones="map") if request.arguments("map") else request
     )
     return request
+
+
+def _check_timezone(name: Any) -> None:
+    """Refuses a time zone that does not exist before anything is read."""
+    check_time_options(None, name)
+    known = _timezones()
+    if name is not None and "/" in name and known and name not in known:
+        raise ParameterError(
+            f"timezone (--timezone) '{name}' does not exist.{did_you_mean(name, known)}"
+        )
+
+
+@cache
+def _timezones() -> set[str]:
+    return available_timezones()
 
 
 def defaults_of(request: Request) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from flowveil import anonymize, read_trips, verify_release
 from flowveil.apps.cli import main
 from flowveil.apps.workbench.choices import (
     _BY_SCRIPT,
+    cell_choices,
     choices_in_recipe,
     choices_of,
     defaults_of,
@@ -331,6 +332,20 @@ def test_the_trade_off_says_how_far_it_is(folder, tmp_path):
 def test_what_does_not_go_together_is_refused(chosen):
     with pytest.raises(ParameterError):
         page_request(choices_of(chosen))
+
+
+def test_a_time_without_a_step_is_kept_and_makes_no_slices():
+    pending = {"time": "t", "timezone": "Europe/Oslo"}
+    assert page_request(choices_of(pending)) == page_request(choices_of({}))
+    assert cell_choices(pending) == {}
+    sliced = page_request(choices_of({**pending, "every": "hour"}))
+    assert sliced.slices.timezone == "Europe/Oslo"
+
+
+@pytest.mark.parametrize("zone", ["Europe/Olso", "CEST"])
+def test_a_wrong_time_zone_is_refused_before_anything_is_read(zone):
+    with pytest.raises(ParameterError, match="--timezone"):
+        page_request(choices_of({"time": "t", "timezone": zone}))
 
 
 def test_every_setting_of_the_page_has_one_field():

@@ -38,10 +38,7 @@ export function chosen(changes = {}) {
   found.within = edges.every((e) => e !== "") ? edges.join(",") : null;
   const given = $$(`.of-method[data-method="${$("#method").value}"] [data-option]`).filter((field) => field.value !== "");
   found.options = given.length ? Object.fromEntries(given.map((field) => [field.dataset.option, field.value])) : null;
-  if (!found.time || !found.every) found.every = null;
-  if (!found.time) found.timezone = found.time_format = null;
-  /* A time without a step is not a request. */
-  if (!found.every) found.time = found.timezone = found.time_format = null;
+  if (!found.time) found.every = found.timezone = found.time_format = null;
   Object.assign(found, lists, changes);
   for (const [name, value] of Object.entries(found)) if (value === null || (value === "" && name !== "person") || (Array.isArray(value) && !value.length)) delete found[name];
   return found;
@@ -65,7 +62,6 @@ function show(choices) {
     else if (kind === "commas") field.value = (value ?? []).join(", ");
     /* An unset slider shows the default, so that its thumb and its label agree. */
     else if (field.type === "range") { if (value === undefined) { field.dataset.unset = "1"; field.value = field.dataset.default; } else { delete field.dataset.unset; field.value = value; } }
-    else if (name === "time" && value === undefined) { /* The page keeps a chosen time before its step is chosen. */ }
     else field.value = value ?? "";
   }
   for (const field of $$("[data-option]")) {

@@ -16,11 +16,7 @@ export function mountColumns(isHere) {
   let shown = "", read = "", requested = "";
 
   /* The hours of a time column are shown before a step is chosen. */
-  const inspected = (choices) => {
-    const time = $("#time").value;
-    return choices.time || !time ? choices : { ...choices, time, every: "hour", ...zoneOf() };
-  };
-  const zoneOf = () => Object.fromEntries(["timezone", "time_format"].map((name) => [name, $(`[data-choice=${name}]`).value]).filter(([, value]) => value));
+  const inspected = (choices) => (choices.time && !choices.every ? { ...choices, every: "hour" } : choices);
 
   /* Inspects and reads once for each file and each set of reading choices. */
   function request(state) {

@@ -34,7 +34,11 @@ export function figuresInto(list, figures) {
 }
 
 /* Choices that decide the cells: not the description and the formats of a release. */
-export const cellChoices = ({ title, source, period, licence, contact, formats, ...others }) => others;
+export const cellChoices = ({ title, source, period, licence, contact, formats, ...others }) => {
+  /* A time without a step makes no slices. */
+  if (!others.every) for (const name of ["time", "timezone", "time_format"]) delete others[name];
+  return others;
+};
 /* Compares without regard to the order of names. */
 export function same(a, b) {
   const plain = (x) => JSON.stringify(x, (_, v) => (v && typeof v === "object" && !Array.isArray(v) ? Object.fromEntries(Object.entries(v).sort()) : v));
@@ -61,7 +65,10 @@ export function fieldOf(text) {
   return undefined;
 }
 
-export const pageWords = (text) => (text ?? "").replace(SETTING, (found, flag, value, argument, given) => {
+/* "timezone (--timezone)" names one setting twice. */
+const TWICE = /\b(?:[a-z_]+(?:, | and )?)+ \((--[a-z-]+(?:, --[a-z-]+)*)\)/g;
+
+export const pageWords = (text) => (text ?? "").replace(TWICE, "$1").replace(SETTING, (found, flag, value, argument, given) => {
   const field = choiceField(settingName(flag, argument)), chosen = value ?? given;
   if (!field) return found;
   if (flag === "no-person") return "‘No column does’";
