@@ -54,7 +54,7 @@ def test_it_stands_in_the_report_the_page_and_the_exports(release, tmp_path: Pat
         " 2024-01-01/2024-03-31. Licence: CC BY 4.0. Contact: data@example.org"
     }
     assert "--title" in report["published"]["command"]
-    edit_report(folder, lambda report: report["statement"]["about"].update(source="Nobody"))
+    edit_report(folder, lambda report: report["statement"]["about"].update(source="Another office"))
     assert findings_of(folder, release.input)
 
 
