@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowveil.core.errors import DataError
-from flowveil.zoning.dendrogram import ward_hierarchy, ward_merges
+from flowveil.zoning.dendrogram import _Clusters, ward_hierarchy, ward_merges
 from flowveil.zoning.geometry import refuse_places
 from reference.zones import as_dict, cheapest_merge, merge_cost
 
@@ -149,3 +149,17 @@ def test_memory_grows_with_the_tiles_not_with_their_pairs():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1_500_000
+
+
+def test_rows_of_equal_distances_need_few_rounds(monkeypatch):
+    rounds = []
+    search = _Clusters.nearest
+
+    def counted(clusters, rows):
+        rounds.append(len(rows))
+        return search(clusters, rows)
+
+    monkeypatch.setattr(_Clusters, "nearest", counted)
+    merges = ward_merges(np.arange(4000.0)[:, None] * [1, 0, 0], np.ones(4000))
+    assert len(merges) == 3999
+    assert len(rounds) < 80

@@ -244,7 +244,7 @@ def test_csv_and_geoparquet_need_no_extra(tmp_path, monkeypatch):
         "import sys\n"
         "class Absent:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in ('pyogrio', 'geopandas', 'pandas', 'scipy'):\n"
+        "        if name.split('.')[0] in ('pyogrio', 'geopandas', 'pandas'):\n"
         "            raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, Absent())\n"
         "from flowveil.zoning.files import read_zones\n"

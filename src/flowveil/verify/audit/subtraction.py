@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from itertools import combinations
 from typing import Any
 
@@ -363,10 +362,6 @@ class _Work:
             if len(layers) > MOST_LAYERS:
                 self.unchecked.append(
                     (tuple(places), f"more than {MOST_LAYERS} are of the same trips: only in pairs")
-                )
-            elif find_spec("scipy") is None:
-                self.unchecked.append(
-                    (tuple(places), "scipy is not installed (pip install 'flowveil[audit]')")
                 )
             else:
                 self._solve(tuple(places), layers)
