@@ -1,8 +1,6 @@
-"""The pictures of README, landing page and recipes: `python tools/docs_pictures.py [FOLDER OF
-PUBLIC DATA]`.
+"""The pictures of README, landing page and recipes: `python tools/docs_pictures.py [FOLDER OF PUBLIC DATA]`.
 
-Those of synthetic people are made anywhere. Those of public data need the folder and are not
-changed without
+Those of synthetic people are made anywhere. Those of public data need the folder and are not changed without
 it; they show published zones only.
 """
 
@@ -43,9 +41,7 @@ def drawn_in() -> Any:
 def page_picture(
     folder: Path, place: Path, *, size: tuple[int, int], keys: Sequence[str] = ()
 ) -> None:
-    """Saves the map of a release's page as a reader does: moves it with keys, and presses the
-    button PNG.
-    """
+    """Saves the map of a release's page as a reader does: moves it with keys, and presses the button PNG."""
     page = drawn_in().new_page(viewport={"width": size[0], "height": size[1]})
     page.goto((folder / "report.html").as_uri())
     page.wait_for_selector("html[data-ready=true]")
@@ -60,9 +56,7 @@ def page_picture(
 
 
 def shrink(picture: Path) -> None:
-    """Stores a picture with 96 colours, which no reader sees and which makes it less than half
-    as large.
-    """
+    """Stores a picture with 96 colours, which no reader sees and which makes it less than half as large."""
     from PIL import Image
 
     Image.open(picture).convert("RGB").quantize(96, dither=Image.Dither.NONE).save(
@@ -71,11 +65,9 @@ def shrink(picture: Path) -> None:
 
 
 def map_and_before_after(folder: Path, *, people: int = 20_000) -> None:
-    """The map of a finished release (map.png), and the same trips before and after
-    (before-after.png).
+    """The map of a finished release (map.png), and the same trips before and after (before-after.png).
 
-    The trips are those of a synthetic survey of the region of Paris. No person took part in it,
-    so the picture of its
+    The trips are those of a synthetic survey of the region of Paris. No person took part in it, so the picture of its
     tiles discloses no one.
     """
     import matplotlib.image as images

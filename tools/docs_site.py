@@ -7,8 +7,7 @@
 - notebooks/, from the notebooks in examples/, which are run here, with what they print and draw;
 - reference/report.schema.json, the schema that the package ships.
 
-Links in the documents work in the repository, where readers see them first; those that leave
-`docs/` are rewritten to
+Links in the documents work in the repository, where readers see them first; those that leave `docs/` are rewritten to
 the pages of the site.
 """
 
@@ -49,7 +48,7 @@ Whenever the code is not 0, nothing was published and what was in the folder bef
 keeps the steps that were published before the one that failed, and `audit --out` and `verify --certificate` write what
 they found with code 3 too. (Killed outright in the instant between two renames, a run can leave the earlier release
 under a hidden name next to the folder: the old release or none.)
-"""  # noqa: E501
+"""
 #: The page that a folder of docs/ opens with, where it is not README.md.
 FIRST_PAGES = {"decisions": "index.md", "tabular": "mondrian.md"}
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<path>[^)\s#:]*)(?P<anchor>#[^)\s]*)?\)")
@@ -160,13 +159,11 @@ def decisions() -> str:
 
 
 def notebooks() -> dict[str, Any]:
-    """The notebooks of examples/, run one after the other in one kernel: starting one takes
-    longer than most cells.
+    """The notebooks of examples/, run one after the other in one kernel: starting one takes longer than most cells.
 
     None finds what another has named.
     """
-    # Where it is installed, jsonschema, which nbformat needs, imports this and compiles grammars
-    # for two seconds.
+    # Where it is installed, jsonschema, which nbformat needs, imports this and compiles grammars for two seconds.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # how an import is refused
     import nbformat
     from nbclient import NotebookClient

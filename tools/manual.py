@@ -1,6 +1,4 @@
-"""Manual pages from the command line's own help: `python tools/manual.py FOLDER` writes a page a
-command.
-"""
+"""Manual pages from the command line's own help: `python tools/manual.py FOLDER` writes a page a command."""
 
 from __future__ import annotations
 

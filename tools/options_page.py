@@ -15,7 +15,7 @@ For everyone who runs flowveil. One name serves everywhere: `max_suppressed` is 
 `--max-suppressed` on the command line, `protection.max_suppressed` for `--set`, and the key `max_suppressed` in the
 section `[protection]` of a recipe. Rarely used settings have no option: `--set` and recipes take them. Generated from
 `flowveil.request.request`; do not edit.
-"""  # noqa: E501
+"""
 
 
 def options_page() -> str:

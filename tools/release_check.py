@@ -1,14 +1,10 @@
-"""Installs the wheel into empty environments and runs the demo: `python tools/release_check.py
-dist [--offline]`.
+"""Installs the wheel into empty environments and runs the demo: `python tools/release_check.py dist [--offline]`.
 
-Three environments: the oldest and the newest supported Python of this machine with the newest
-dependencies, and the
-oldest Python with the lowest versions of pyproject.toml (resolved by uv). In each, demo and
-verify run. The wheel must
+Three environments: the oldest and the newest supported Python of this machine with the newest dependencies, and the
+oldest Python with the lowest versions of pyproject.toml (resolved by uv). In each, demo and verify run. The wheel must
 be below 6 MB and contain the package only.
 
-With ``--offline``, one environment: dependencies are downloaded first, then installed without an
-index, and the demo
+With ``--offline``, one environment: dependencies are downloaded first, then installed without an index, and the demo
 runs without a network where the system can separate one (``unshare -n``).
 """
 
