@@ -29,6 +29,7 @@ test-fast: $(TEST_STAMP)
 lint: $(TEST_STAMP)
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/ruff format --check src tests benchmarks
+	tools/pages/check.sh
 
 types: $(TEST_STAMP)
 	$(BIN)/mypy

@@ -262,6 +262,7 @@ def test_other_commands_run_as_written(line, code, file, capsys):
             "c_avg",
             "mean_generalization_error",
             "reconstruction_loss",
+            "misplaced",
             "area_error",
         } <= set(measures["trips"])
 

@@ -33,8 +33,8 @@ def even_spread(release, level: int, resolution: int) -> dict[tuple[str, str], f
 
 def area_errors(
     flows, level: int, estimate: dict[tuple[str, str], float]
-) -> tuple[float, float, float]:
-    """Share of the trips missing between areas, where they begin and where they end."""
+) -> tuple[float, float, float, float]:
+    """Share of the trips misplaced and missing between areas, and missing where they begin and end."""
     codes = [
         tree.code_text(tree.leaf_node).tolist() for tree in (flows.origins, flows.destinations)
     ]
@@ -51,4 +51,6 @@ def area_errors(
             for pair, volume in table.items():
                 sums[pair[end]] += volume
         missing.append(sum(max(v - there[area], 0.0) for area, v in here.items()))
-    return missing[0] / total, missing[1] / total, missing[2] / total
+    pairs = {*true, *estimate}
+    differences = sum(abs(true.get(pair, 0.0) - estimate.get(pair, 0.0)) for pair in pairs)
+    return differences / 2 / total, *(one / total for one in missing)

@@ -1,4 +1,4 @@
-"""The planner's error: how many trips a reader of the release misses or misplaces between areas.
+"""The planner's error: how many trips a reader of the release misplaces or misses between areas.
 
 Private.
 
@@ -44,12 +44,15 @@ MOST_ROWS, MOST_AREAS = 10_000_000, 4_000
 _MOST_EVEN_ROWS, _MOST_TILE_ROWS = 3_000_000, 100_000_000
 #: The planner's errors, first in every table.
 PLANNER = (
+    "misplaced",
     "area_error",
     "production_error",
     "attraction_error",
     "trip_length_ratio",
     "accessibility_error",
 )
+#: The same between all slices added up: shown where a release has slices.
+TOGETHER = "misplaced_together"
 #: Tiles of an area where a map has no levels: the largest nodes of its dendrogram with no more.
 CLUSTER_TILES = 16
 #: How an estimate was made.
@@ -65,7 +68,10 @@ class AreaAccuracy:
     n_areas: int  # with input trips
     basis: str
     estimate: str  # ``reconstruction``, or ``even spread`` if cells are too coarse for it
-    area_error: float
+    # Half the sum of absolute differences: trips in the wrong pair of areas, or the wrong slice.
+    misplaced: float
+    misplaced_together: float | None  # the same of all slices added up; None without slices
+    area_error: float  # trips that the estimate lacks
     production_error: float
     attraction_error: float
     trip_length_ratio: float | None
@@ -126,6 +132,22 @@ def main_accuracy(errors: Sequence[AreaAccuracy]) -> AreaAccuracy | None:
     if level is None:
         return errors[-1] if errors else None
     return next(one for one in errors if one.level == level)
+
+
+def planner_values(accuracy: AreaAccuracy) -> dict[str, float | None]:
+    """Returns the planner's errors by name, "misplaced" first, and with slices those together."""
+    values = {name: getattr(accuracy, name) for name in PLANNER}
+    if accuracy.misplaced_together is None:
+        return values
+    return {"misplaced": values["misplaced"], TOGETHER: accuracy.misplaced_together} | values
+
+
+def misplaced_text(accuracy: AreaAccuracy) -> str:
+    """Returns the first error as a part of a sentence."""
+    text = f"a reader misplaces {accuracy.misplaced:.1%} of all trips"
+    if accuracy.misplaced_together is None:
+        return text
+    return f"{text} in place or slice ({accuracy.misplaced_together:.1%} of all slices together)"
 
 
 def default_levels(flows: Flows) -> list[int]:
@@ -511,7 +533,7 @@ def _tile_overlap(zones: NodeZones, area: Numbers, codes: list[str]) -> Overlap:
 def _accuracy(
     parts: Sequence[tuple[Flows, Any]], absent: Sequence[Flows], zoning: Zoning, basis: str
 ) -> AreaAccuracy | None:
-    n, missing = len(zoning.codes) + 1, np.zeros(3)
+    n, missing, differences = len(zoning.codes) + 1, np.zeros(3), 0.0
     true, estimated, how = [], [], set()
     for flows, release in [*parts, *((flows, None) for flows in absent)]:
         here = true_pairs(flows, zoning, basis)
@@ -520,6 +542,7 @@ def _accuracy(
         if guess is None:
             return None
         missing += _missing(here, guess[0])
+        differences += _differences(here, guess[0])
         true.append(here)
         estimated.append(guess[0])
         how.add(guess[1])
@@ -545,6 +568,8 @@ def _accuracy(
         n_areas=int(np.count_nonzero(used < n - 1)),
         basis=basis,
         estimate=EVEN if EVEN in how else RECONSTRUCTION,
+        misplaced=differences / total / 2,
+        misplaced_together=_differences(whole, estimate) / total / 2 if len(true) > 1 else None,
         area_error=float(share[0]),
         production_error=float(share[1]),
         attraction_error=float(share[2]),
@@ -561,6 +586,13 @@ def _missing(true: Pairs, guess: Pairs) -> Floats:
         there = np.bincount(guess_end, weights=guess.volume, minlength=true.n)
         missing.append(float(np.maximum(here - there, 0.0).sum()))
     return np.array(missing)
+
+
+def _differences(true: Pairs, guess: Pairs) -> float:
+    """Returns the sum of absolute differences over all pairs of areas."""
+    _, pair = np.unique(np.concatenate((true.key, guess.key)), return_inverse=True)
+    volumes = np.concatenate((true.volume, -guess.volume))
+    return float(np.abs(np.bincount(pair, weights=volumes)).sum())
 
 
 def _mean_length(pairs: Pairs, places: Floats) -> float | None:

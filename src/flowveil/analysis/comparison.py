@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flowveil.analysis.areas import PLANNER
+from flowveil.analysis.areas import PLANNER, TOGETHER
 from flowveil.analysis.experiment import Run, Settings, Source, Task, methods_of, run_tasks
 from flowveil.analysis.pages.trade_offs import rounded_points
 from flowveil.analysis.papers import Preset
@@ -57,6 +57,7 @@ TIME_WEIGHTS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
 #: Measures of comparison.csv, in order; two of them are not on pages.
 COLUMNS = (
     *PLANNER,
+    TOGETHER,
     "n_cells",
     "n_origin_zones",
     "n_destination_zones",
@@ -72,6 +73,7 @@ COLUMNS = (
     "c_avg",
     "k_people",
 )
+_FOLDED_ONLY = (TOGETHER, "mean_time_width_h")
 _CSV_ONLY = ("generalization_distance_median_m", "generalization_distance_std_m")
 
 
@@ -147,9 +149,9 @@ class Comparison:
         return Sheet(heads, rows)
 
     def _columns(self) -> list[str]:
-        """The measures of these runs: intervals of time have a width only where time is folded."""
+        """The measures of these runs, without those of folded time where none folds."""
         folded = any(run.time_weight is not None for run in self.runs)
-        return [key for key in COLUMNS if folded or key != "mean_time_width_h"]
+        return [key for key in COLUMNS if folded or key not in _FOLDED_ONLY]
 
     def to_csv(self) -> str:
         """Returns comparison.csv."""

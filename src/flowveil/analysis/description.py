@@ -172,7 +172,7 @@ class Description:
             f"Estimated on all flows, if {' and '.join(self.protect)} are protected; errors between"
             " areas first"
         )
-        heads = ("misplaced", "productions", "attractions", "trip length", "accessib.")
+        heads = ("misplaced", "missed", "productions", "attractions", "trip length", "accessib.")
         yield (
             f"  {'method':<20}"
             + "".join(f" {head:>12}" for head in heads)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from flowveil.analysis.areas import main_accuracy
+from flowveil.analysis.areas import main_accuracy, misplaced_text
 from flowveil.analysis.audit import Audit, audit, audit_lines
 from flowveil.analysis.release_analysis import Analysis
 from flowveil.analysis.uniqueness import uniqueness
@@ -176,7 +176,7 @@ def _usefulness(analysis: Analysis) -> Iterator[str]:
     first = main_accuracy([one for one in analysis.areas if one.basis == "trips"])
     if first is not None:
         yield (
-            f"Between areas ({first.areas}), a reader misses or misplaces {first.area_error:.1%} of"
-            " all trips."
+            f"Between areas ({first.areas}), {misplaced_text(first)}, and misses"
+            f" {first.area_error:.1%}."
         )
     yield f"Why less data, or a coarser release, would not serve the purpose: {TO_FILL}"

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from flowveil.analysis.areas import PLANNER, area_accuracy, default_levels, main_level
+from flowveil.analysis.areas import area_accuracy, default_levels, main_level, planner_values
 from flowveil.analysis.papers import READINGS, TREES, Preset
 from flowveil.analysis.random_groups import random_groups, random_label
 from flowveil.core.errors import FlowveilError, InfeasibleError, ParameterError
@@ -512,7 +512,7 @@ def planner_errors(release: Any, basis: str) -> dict[str, Value]:
     # Without a level: clusters of the map's dendrogram, if it has one.
     levels = None if level is None else [level]
     found = area_accuracy(release, levels=levels, basis=basis)
-    return {name: getattr(one, name) for one in found for name in PLANNER}
+    return {name: value for one in found for name, value in planner_values(one).items()}
 
 
 def exact_measures(release: Any) -> dict[str, dict[str, Value]]:

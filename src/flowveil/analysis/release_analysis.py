@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from flowveil.analysis.areas import (
-    PLANNER,
     AreaAccuracy,
     area_accuracy,
     default_levels,
     finest_parts,
     main_accuracy,
     main_level,
+    misplaced_text,
+    planner_values,
 )
 from flowveil.analysis.attach import Attached, attach
 from flowveil.analysis.closeness import closeness
@@ -161,7 +162,7 @@ def analyze_release(release: Attached, *, districts: Any = None) -> Analysis:
     for basis, values in measures.items():
         first = main_accuracy([one for one in areas if one.basis == basis])
         if first is not None:
-            measures[basis] = {name: getattr(first, name) for name in PLANNER} | values
+            measures[basis] = planner_values(first) | values
     ambiguous = (
         isinstance(release, Release)
         and release.facets.has_boxes
@@ -221,9 +222,9 @@ def _lines(release: Any, measures: dict[str, Values], areas: Sequence[AreaAccura
     first = main_accuracy(shown)
     coarser = [one for one in shown if one is not first][:1]
     lines = [
-        f"Between areas ({one.areas}): a reader misses or misplaces {one.area_error:.1%} of all"
-        f" trips; {one.production_error:.1%} where they begin, {one.attraction_error:.1%} where"
-        " they end."
+        f"Between areas ({one.areas}): {misplaced_text(one)}, and misses"
+        f" {one.area_error:.1%}; {one.production_error:.1%} where they begin,"
+        f" {one.attraction_error:.1%} where they end."
         for one in ([] if first is None else [first, *coarser])
     ]
     if first is not None and first.trip_length_ratio is not None:

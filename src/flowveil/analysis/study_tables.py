@@ -152,8 +152,8 @@ def _notes(study: Study) -> Iterator[str]:
     settings = study.settings
     yield f"{NOT_FOR_PUBLICATION.upper()}: {WARNING}"
     yield (
-        "'misplaced' is the share of all trips that a reader misses or misplaces between areas, in"
-        " percent."
+        "'misplaced' is the share of all trips that a reader misplaces between areas, 'missed' the"
+        " share that the estimate lacks, in percent."
     )
     if settings.reading == "authors":
         yield (
@@ -242,7 +242,7 @@ def _value_of(study: Study, row: Row, name: str) -> Any:
 
 #: Measures that compare between segments; less is better. G does not: it counts the tiles of each
 #: segment.
-_COARSENESS = ("area_error", "generalization_distance_m", "suppressed_share")
+_COARSENESS = ("misplaced", "generalization_distance_m", "suppressed_share")
 #: Numbers of the data set, in the order of the papers.
 _DATA_SET = {
     "people": "participants with trips",
@@ -352,7 +352,7 @@ def _columns(study: Study) -> dict[str, str]:
     """
     paper = study.preset
     names = (
-        _COLUMNS if paper is None else ("area_error", *paper.columns, "suppressed_share", "seconds")
+        _COLUMNS if paper is None else ("misplaced", *paper.columns, "suppressed_share", "seconds")
     )
     return {name: HEADS[name] for name in names}
 
@@ -495,7 +495,7 @@ def _verdict(ratio: float | None, floor: float | None, drawn: Sequence[float]) -
 _REFERENCE = "atg-dual"
 #: Measures with a mean over matrices.
 _MEASURES = (
-    "area_error",
+    "misplaced",
     "mean_generalization_error",
     "reconstruction_loss",
     "distribution_distance",
@@ -504,7 +504,7 @@ _MEASURES = (
 )
 #: Measures of figure 12.
 _RATIOS = {
-    "area_error": "Misplaced between areas",
+    "misplaced": "Misplaced between areas",
     "mean_generalization_error": "Mean generalisation error G",
     "reconstruction_loss": "Reconstruction loss E",
     "distribution_distance": "Distribution distance D",
@@ -569,7 +569,7 @@ def _means(study: Study, protect: str) -> Sheet:
         means = matrix_means(study, method, protect)
         values = [measure_entry(name, means.get(name)) for name in _MEASURES]
         rows.append((method_name(method), *values, len(_values(study, protect, method, "seconds"))))
-    head = ("solver", HEADS["area_error"], "G", "E", "D", "time (s)", "S (%)", "matrices")
+    head = ("solver", HEADS["misplaced"], "G", "E", "D", "time (s)", "S (%)", "matrices")
     return Sheet(
         head,
         tuple(rows),
@@ -585,7 +585,7 @@ def _detailed(study: Study, protect: str) -> Sheet:
         clock = time if time == "-" else f"{s // 3600:02}:{s // 60 % 60:02}:{s % 60:02}"
         rows.append((method, clock, *values, suppressed))
     return Sheet(
-        ("solver", "time", HEADS["area_error"], "G", "E", "D", "S (%)"),
+        ("solver", "time", HEADS["misplaced"], "G", "E", "D", "S (%)"),
         tuple(rows),
         "Detailed results",
     )

@@ -18,7 +18,9 @@ NOT_FOR_PUBLICATION = "not for publication"
 
 #: Heads of measures. GDM is the distance moved, named as in the papers.
 HEADS = {
-    "area_error": "misplaced (%)",
+    "misplaced": "misplaced (%)",
+    "misplaced_together": "misplaced, slices together (%)",
+    "area_error": "missed (%)",
     "production_error": "productions off (%)",
     "attraction_error": "attractions off (%)",
     "trip_length_ratio": "trip length (ratio)",
@@ -63,6 +65,8 @@ HEADS = {
 _PROTECTED = {"people": "the participants", "population": "the population"}
 #: Measures that tables show in percent.
 SHARES = (
+    "misplaced",
+    "misplaced_together",
     "area_error",
     "production_error",
     "attraction_error",

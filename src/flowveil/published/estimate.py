@@ -59,7 +59,9 @@ class Estimate:
         outlines, lat, lon = np.full(len(codes), None), *np.full((2, len(codes)), np.nan)
         where = None if self.tree is None else self.tree.geography
         if self.hexagonal:
-            outlines[:] = [None if code in (OUTSIDE, "all") else hexagon(code) for code in codes]
+            # A zone between two resolutions that is too large to be spread is an area itself.
+            plain = [code not in (OUTSIDE, "all") and "." not in code for code in codes]
+            outlines[plain] = [hexagon(codes[at]) for at in np.flatnonzero(plain)]
         elif self.tree is not None and where is not None:
             nodes = np.array([self.tree.node_of_code[code] for code in codes], dtype=np.int32)
             polygons = where.polygons(nodes)

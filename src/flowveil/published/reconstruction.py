@@ -217,7 +217,7 @@ def _overlap(
 def outline_of(areas: int | ZoneMap) -> Callable[[str], Any]:
     """A function from the code of an area to its outline; None for an area without one."""
     if isinstance(areas, int):
-        return lambda code: None if code == OUTSIDE else hexagon(code)
+        return lambda code: None if code == OUTSIDE or "." in code else hexagon(code)
     tree, where = areas.hierarchy, areas.hierarchy.geography
     codes = areas.tile_codes.astype(np.str_).tolist()
     outlines = [None] * len(codes) if where is None else where.polygons(tree.leaf_node)

@@ -237,9 +237,9 @@ def test_what_is_written_is_private_and_outside_every_release(trips, tmp_path, c
 
 def test_the_summary_says_what_a_planner_asks(trips):
     lines = summary_lines(_released(trips, "twincut"))
-    assert "misses or misplaces" in lines[0]
+    assert "a reader misplaces" in lines[0]
     assert any(line.startswith("Published: ") for line in lines)
-    assert sum("misses or misplaces" in line for line in lines) == 2
+    assert sum("a reader misplaces" in line for line in lines) == 2
     assert any("Smallest number of people" in line for line in lines)
     noisy = summary_lines(_released(trips, "topdown"))
     assert any("noise included" in line for line in noisy)

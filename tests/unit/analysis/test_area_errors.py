@@ -29,6 +29,10 @@ METHODS = st.sampled_from(["layercut", "odkanon", "twincut", "paircut", "atg-dua
 TREES = st.sampled_from(["h3", "halves"])
 
 
+def _errors(one):
+    return one.misplaced, one.area_error, one.production_error, one.attraction_error
+
+
 def _released(seed, method, hierarchy):
     flows = flowveil.read_trips(trip_table(80, seed=seed), resolution=8)
     return flowveil.anonymize(
@@ -54,9 +58,7 @@ def test_errors_are_those_of_what_reconstruct_makes_of_the_folder(seed, method, 
         )
         estimate = {(o, d): trips for o, d, trips in zip(*columns, strict=True)}
         expected = slow.area_errors(release.input, one.level, estimate)
-        assert (one.area_error, one.production_error, one.attraction_error) == pytest.approx(
-            expected, abs=1e-9
-        )
+        assert _errors(one) == pytest.approx(expected, abs=1e-9)
 
 
 @settings(max_examples=8, deadline=None)
@@ -73,18 +75,14 @@ def test_cells_that_are_too_coarse_are_spread_evenly(seed, method, hierarchy):
         expected = slow.area_errors(
             release.input, one.level, slow.even_spread(release, one.level, 8)
         )
-        assert (one.area_error, one.production_error, one.attraction_error) == pytest.approx(
-            expected, abs=1e-9
-        )
+        assert _errors(one) == pytest.approx(expected, abs=1e-9)
 
 
 def test_tiles_that_are_published_unchanged_have_no_error():
     flows = flowveil.read_trips(trip_table(300), resolution=8)
     release = flowveil.anonymize(flows, "suppression", k=1, protect="trips", allow_small_k=True)
     for one in area_accuracy(release):
-        assert (one.area_error, one.production_error, one.attraction_error) == pytest.approx(
-            (0, 0, 0), abs=1e-12
-        )
+        assert _errors(one) == pytest.approx((0, 0, 0, 0), abs=1e-12)
         assert one.trip_length_ratio == pytest.approx(1)
         assert one.accessibility_error == pytest.approx(0, abs=1e-12)
 
@@ -174,12 +172,14 @@ def test_slices_are_compared_each_with_its_own_trips():
     table = trip_table(600).append_column("sex", pa.array([("f", "m")[i % 2] for i in range(600)]))
     sliced = flowveil.read_slices(table, by="sex", resolution=8)
     release = flowveil.anonymize_slices(sliced, "odkanon", k=5, protect="trips")
-    together = area_accuracy(release, levels=[6])[0].area_error
-    own = [
-        (area_accuracy(part, levels=[6])[0].area_error, part.input.trips.sum())
-        for _, part in release.parts
-    ]
-    assert together == pytest.approx(sum(e * n for e, n in own) / sum(n for _, n in own))
+    (together,) = area_accuracy(release, levels=[6])
+    own = [(*area_accuracy(part, levels=[6]), part.input.trips.sum()) for _, part in release.parts]
+    for name in ("misplaced", "area_error"):
+        errors = sum(getattr(one, name) * n for one, n in own) / sum(n for _, n in own)
+        assert getattr(together, name) == pytest.approx(errors)
+    # What one slice has too much and another lacks is right in their sum.
+    assert 0 < together.misplaced_together < together.misplaced
+    assert own[0][0].misplaced_together is None
 
 
 # ---- maps without levels -------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_every_method_has_a_planners_error_on_a_dendrogram(on_dendrogram, method
     assert error.areas == f"clusters of at most {CLUSTER_TILES} tiles"
     assert main_accuracy([error]) is error
     assert 0 <= error.area_error < 1
-    assert planner_errors(release, "trips")["area_error"] == error.area_error
+    assert planner_errors(release, "trips")["misplaced"] == error.misplaced
     if method != "layercut":
         # Tiles that are published as they are have no error; neither have boxes of one tile.
         exact = flowveil.anonymize(

@@ -59,7 +59,7 @@ def test_a_run_is_the_release_that_anonymize_makes(flows, found):
     assert run.flows.equals(release.flows)
     assert run.zones.equals(release.zones)
     (planner,) = area_accuracy(release, levels=[main_level(default_levels(flows))])
-    assert next(iter(run.measures.items())) == ("area_error", planner.area_error)
+    assert next(iter(run.measures.items())) == ("misplaced", planner.misplaced)
     assert {name: run.measures[name] for name in release.metrics()["trips"]} == release.metrics()[
         "trips"
     ]
@@ -151,7 +151,7 @@ def test_tables_have_a_row_a_run(found):
     assert sheet.count("\n") - 1 == len(found.runs)
     assert len({line.count("|") for line in sheet.splitlines()}) == 1
     assert sheet.startswith(
-        "| method | guarantee | seconds | misplaced (%) | productions off (%) | attractions off (%)"
+        "| method | guarantee | seconds | misplaced (%) | missed (%) | productions off (%) | attractions off (%)"
         " | trip length (ratio) | accessibility off (%) |"
     )
     latex = found.to_latex()

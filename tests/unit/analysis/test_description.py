@@ -203,8 +203,8 @@ def test_what_methods_would_give_is_estimated_by_running_them():
     planner = found.estimates[1].planner
     assert list(planner) == list(PLANNER)
     assert line.split()[1:3] == [
+        f"{planner['misplaced']:.1%}",
         f"{planner['area_error']:.1%}",
-        f"{planner['production_error']:.1%}",
     ]
     with pytest.raises(ParameterError, match="--time"):
         flowveil.describe(trips, resolution=7, every="hour")

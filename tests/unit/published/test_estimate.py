@@ -8,6 +8,7 @@ from dataclasses import replace
 import duckdb
 import h3
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -149,3 +150,13 @@ def test_numbers_with_errors_have_no_estimate(city):
         published, statement=replace(published.statement, guarantee={"mechanism": "noise"})
     )
     assert estimates.estimate(changed, pq.read_table(folder / "zones.parquet")) is None
+
+
+def test_a_zone_too_large_to_be_spread_has_no_hexagon():
+    """Zones between two resolutions, which have no H3 cell, are areas themselves where they are
+    large."""
+    one = estimates.Estimate(7, True, pa.table({}), ())  # type: ignore[arg-type]
+    outlines, lat, _ = one.places(["832834fffffffff.04", "87283080cffffff"])
+    assert outlines[0] is None
+    assert outlines[1].geom_type == "Polygon"
+    assert len(lat) == 2

@@ -197,7 +197,7 @@ def test_a_comparison_of_k_and_epsilon_has_one_planner_error_for_both(tmp_path):
     with in_this_process():
         found = flowveil.compare(flows, methods="suppression,topdown", **asked)
     assert [run.status for run in (*found.runs, *found.noisy)] == ["done", "done"]
-    assert all(0 <= run.measures["area_error"] <= 1 for run in (*found.runs, *found.noisy))
+    assert all(0 <= run.measures["misplaced"] <= 1 for run in (*found.runs, *found.noisy))
     page = (found.write(tmp_path / "out") / "comparison.html").read_text(encoding="utf-8")
     assert "ε = 2 for each person" in page
     assert "not for publication" in page.lower()

@@ -149,7 +149,8 @@ def _tiles(
 def _areas_part(found: Sequence[AreaAccuracy]) -> Part:
     """Returns the planner's errors, one row for each kind of areas."""
     heads = (
-        "misses or misplaces",
+        "misplaced",
+        "missed",
         "where trips begin",
         "where trips end",
         "trip length",
@@ -161,7 +162,12 @@ def _areas_part(found: Sequence[AreaAccuracy]) -> Part:
             [
                 *(
                     f"{share:.1%}"
-                    for share in (one.area_error, one.production_error, one.attraction_error)
+                    for share in (
+                        one.misplaced,
+                        one.area_error,
+                        one.production_error,
+                        one.attraction_error,
+                    )
                 ),
                 "" if one.trip_length_ratio is None else f"{one.trip_length_ratio:.3f} times",
                 "" if one.accessibility_error is None else f"{one.accessibility_error:.1%}",

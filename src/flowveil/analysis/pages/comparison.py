@@ -22,7 +22,7 @@ _MAX_MAPS = 60
 #: Measure, title, note, and whether the axis is logarithmic.
 _CHARTS = (
     (
-        "area_error",
+        "misplaced",
         "Misplaced between areas (%)",
         "Of all trips, between areas of a few kilometres.",
         False,

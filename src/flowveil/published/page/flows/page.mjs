@@ -2,22 +2,46 @@
 
    mountPage(element, data) makes everything below the element. A page without an estimate is the map of the cells. */
 
-import { answerScene, areaUnder, areasWithin, fillLegend, paintAnswer } from "./areas.mjs";
+import {
+  answerScene,
+  areaUnder,
+  areasWithin,
+  fillLegend,
+  paintAnswer,
+} from "./areas.mjs";
 import { fillAnswer, fillHours, relyOn } from "./answer.mjs";
 import { shapesOf } from "./columns.mjs";
-import { estimateOf, rangeOf, rangeWords, roundedTo3, sumsAt } from "./estimate.mjs";
+import {
+  estimateOf,
+  rangeOf,
+  rangeWords,
+  roundedTo3,
+  sumsAt,
+} from "./estimate.mjs";
 import { NOWHERE } from "./model.mjs";
 import { mountMap } from "./mount.mjs";
-import { fitted, paletteOf } from "./paint.mjs";
+import { fitted, paintCross, paletteOf } from "./paint.mjs";
 import { button, make } from "./panel.mjs";
 import { canvasPen, svgPen } from "./pens.mjs";
-import { NOTHING, areasChoice, hashOf, mountSentence, placeChoice, queryOf, stateOf } from "./question.mjs";
+import {
+  NOTHING,
+  areasChoice,
+  hashOf,
+  mountSentence,
+  placeChoice,
+  queryOf,
+  stateOf,
+} from "./question.mjs";
 import { csvText, fileName, save } from "./take.mjs";
 import { mountViewport } from "./viewport.mjs";
 
 export function mountPage(root, data) {
-  if (!data.answer) { mountMap(root, data); return; }
-  const world = worldOf(root, data), parts = elementsOf(world, root);
+  if (!data.answer) {
+    mountMap(root, data);
+    return;
+  }
+  const world = worldOf(root, data);
+  const parts = elementsOf(world, root);
   const act = actsOf(world, parts);
   world.sentence = mountSentence(world, parts.ask, act.change);
   world.viewport = mountViewport(parts.canvas, world, act);
@@ -25,63 +49,178 @@ export function mountPage(root, data) {
   parts.take.append(...takeButtons(world, act));
   parts.rely.append(relyOn(world));
   addEventListener("hashchange", () => act.open(location.hash));
-  const recolour = () => { world.palette = answerPalette(root); refreshPage(world, parts, act); };
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
-  for (const [event, on] of [["beforeprint", true], ["afterprint", false]]) addEventListener(event, () => { document.documentElement.classList.toggle("printing", on); recolour(); });
-  new ResizeObserver(() => { if (parts.canvas.clientWidth !== world.width || parts.canvas.clientHeight !== world.height) drawPage(world, parts); }).observe(parts.stage);
+  const recolour = () => {
+    world.palette = answerPalette(root);
+    refreshPage(world, parts, act);
+  };
+  matchMedia("(prefers-color-scheme: dark)").addEventListener(
+    "change",
+    recolour,
+  );
+  const printing = (on) => {
+    document.documentElement.classList.toggle("printing", on);
+    recolour();
+  };
+  addEventListener("beforeprint", () => printing(true));
+  addEventListener("afterprint", () => printing(false));
+  new ResizeObserver(() => {
+    if (
+      parts.canvas.clientWidth !== world.width ||
+      parts.canvas.clientHeight !== world.height
+    )
+      drawPage(world, parts);
+  }).observe(parts.stage);
   act.open(location.hash);
 }
 
 function worldOf(root, data) {
-  const model = estimateOf(data), { language, texts } = data.answer, { context } = data;
-  const plain = new Intl.NumberFormat(language, { maximumFractionDigits: 0 }), compact = new Intl.NumberFormat(language, { notation: "compact", maximumFractionDigits: 1 }), percents = new Intl.NumberFormat(language, { style: "percent", maximumFractionDigits: 0 });
-  const all = { from: null, to: null, hour: null }, starts = sumsAt(model, all, "origin", model.place), ends = sumsAt(model, all, "destination", model.place);
+  const model = estimateOf(data);
+  const { language, texts } = data.answer;
+  const { context } = data;
+  const plain = new Intl.NumberFormat(language, { maximumFractionDigits: 0 });
+  const compact = new Intl.NumberFormat(language, {
+    notation: "compact",
+    maximumFractionDigits: 1,
+  });
+  const percents = new Intl.NumberFormat(language, {
+    style: "percent",
+    maximumFractionDigits: 0,
+  });
+  const all = { from: null, to: null, hour: null };
+  const starts = sumsAt(model, all, "origin", model.place);
+  const ends = sumsAt(model, all, "destination", model.place);
   return {
-    model, state: { ...NOTHING, background: false }, view: null, width: 0, height: 0, least: 0, hover: null, lasso: null, palette: answerPalette(root),
+    model,
+    state: { ...NOTHING, background: false },
+    view: null,
+    width: 0,
+    height: 0,
+    least: 0,
+    hover: null,
+    lasso: null,
+    palette: answerPalette(root),
     volume: starts.map((v, i) => v + ends[i]),
-    ground: context && { ...Object.fromEntries(["water", "rivers", "borders", "ownLines"].map((name) => [name, shapesOf(context[name])])), towns: [], ownNames: [] },
-    t: (key, values = {}) => texts[key].replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole),
-    number: (v) => plain.format(v), brief: (v) => (v < 10_000 ? plain : compact).format(v), percent: (v) => percents.format(v),
+    ground: context && {
+      ...Object.fromEntries(
+        ["water", "rivers", "borders", "ownLines"].map((name) => [
+          name,
+          shapesOf(context[name]),
+        ]),
+      ),
+      towns: [],
+      ownNames: [],
+    },
+    t: (key, values = {}) =>
+      texts[key].replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole),
+    number: (v) => plain.format(v),
+    brief: (v) => (v < 10_000 ? plain : compact).format(v),
+    percent: (v) => percents.format(v),
   };
 }
-const answerPalette = (root) => ({ ...paletteOf(root), from: cssOf(root, "from"), to: cssOf(root, "to") });
-const cssOf = (root, name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
+const answerPalette = (root) => ({
+  ...paletteOf(root),
+  from: cssOf(root, "from"),
+  to: cssOf(root, "to"),
+});
+const cssOf = (root, name) =>
+  getComputedStyle(root).getPropertyValue(`--${name}`).trim();
 
 function elementsOf(world, root) {
-  const { t } = world, layout = make("div", "", "answering"), left = make("div", "", "asked"), stage = make("div", "", "stage");
-  const canvas = make("canvas", "", "", { tabindex: "0", role: "application", "aria-roledescription": "map", "aria-label": t("map_label") });
-  const parts = { root, layout, stage, canvas, ask: make("div", "", "ask"), legend: make("div", "", "legend areas"), zoom: make("div", "", "zoom"), tip: make("div", "", "tip"),
-    panel: make("aside", "", "answer", { "aria-label": t("answer") }), figures: make("div", "", "", { "aria-live": "polite" }), hours: make("div"), rely: make("div"), take: make("div", "", "take"), cells: make("div", "", "cells") };
+  const { t } = world;
+  const layout = make("div", "", "answering");
+  const left = make("div", "", "asked");
+  const stage = make("div", "", "stage");
+  const canvas = make("canvas", "", "", {
+    tabindex: "0",
+    role: "application",
+    "aria-roledescription": "map",
+    "aria-label": t("map_label"),
+  });
+  const parts = {
+    root,
+    layout,
+    stage,
+    canvas,
+    ask: make("div", "", "ask"),
+    legend: make("div", "", "legend areas"),
+    zoom: make("div", "", "zoom"),
+    tip: make("div", "", "tip"),
+    panel: make("aside", "", "answer", { "aria-label": t("answer") }),
+    figures: make("div", "", "", { "aria-live": "polite" }),
+    hours: make("div"),
+    rely: make("div"),
+    take: make("div", "", "take"),
+    cells: make("div", "", "cells"),
+  };
   parts.tip.hidden = true;
   stage.append(canvas, parts.legend, parts.zoom, parts.tip);
   left.append(parts.ask, stage);
   parts.panel.append(parts.figures, parts.hours, parts.rely, parts.take);
   layout.append(left, parts.panel);
   root.append(layout);
-  if (world.model.data.context) parts.panel.append(make("p", world.model.data.context.credit, "credit soft"));
+  if (world.model.data.context)
+    parts.panel.append(
+      make("p", world.model.data.context.credit, "credit soft"),
+    );
   return parts;
 }
 
 function actsOf(world, parts) {
   const act = {
-    change: (changes) => { Object.assign(world.state, changes); if (!world.state.a && world.state.b) Object.assign(world.state, { a: world.state.b, b: null }); writeLink(world); refreshPage(world, parts, act); },
+    change: (changes) => {
+      Object.assign(world.state, changes);
+      if (!world.state.a && world.state.b)
+        Object.assign(world.state, { a: world.state.b, b: null });
+      writeLink(world);
+      refreshPage(world, parts, act);
+    },
     open: (hash) => {
       const cells = hash === "#cells" || hash.startsWith("#cells&");
       showCells(world, parts, cells);
-      if (!cells) { Object.assign(world.state, stateOf(world, hash)); refreshPage(world, parts, act); }
+      if (!cells) {
+        Object.assign(world.state, stateOf(world, hash));
+        refreshPage(world, parts, act);
+      }
     },
     clear: () => act.change({ a: null, b: null }),
-    home: () => { world.view = fitted(extentOfAreas(world), world.width, world.height); drawPage(world, parts); },
-    moved: () => { parts.tip.hidden = true; world.hover = null; parts.canvas.style.touchAction = world.view.k > 3.5 * world.least ? "none" : "pan-y"; world.waiting ||= requestAnimationFrame(() => { world.waiting = 0; drawPage(world, parts); }); },
-    pick: (px, py, more) => pickArea(world, act, areaUnder(world, px, py), more),
-    near: (px, py) => showTip(world, parts, px, py),
-    leave: () => { parts.tip.hidden = true; if (world.hover !== null) { world.hover = null; drawPage(world, parts); } },
-    lasso: (points, done) => {
-      world.lasso = done ? null : points;
-      if (done) { const choice = areasChoice(world, areasWithin(world, points)); if (choice) { act.change({ a: choice }); return; } }
+    home: () => {
+      world.view = fitted(extentOfAreas(world), world.width, world.height);
       drawPage(world, parts);
     },
-    cells: () => { location.hash = "cells"; },
+    moved: () => {
+      parts.tip.hidden = true;
+      world.hover = null;
+      parts.canvas.style.touchAction =
+        world.view.k > 3.5 * world.least ? "none" : "pan-y";
+      world.waiting ||= requestAnimationFrame(() => {
+        world.waiting = 0;
+        drawPage(world, parts);
+      });
+    },
+    pick: (px, py, more) =>
+      pickArea(world, act, areaUnder(world, px, py), more),
+    near: (px, py) => showTip(world, parts, px, py),
+    leave: () => {
+      parts.tip.hidden = true;
+      if (world.hover !== null) {
+        world.hover = null;
+        drawPage(world, parts);
+      }
+    },
+    lasso: (points, done) => {
+      world.lasso = done ? null : points;
+      if (done) {
+        const choice = areasChoice(world, areasWithin(world, points));
+        if (choice) {
+          act.change({ a: choice });
+          return;
+        }
+      }
+      drawPage(world, parts);
+    },
+    cells: () => {
+      location.hash = "cells";
+    },
   };
   return act;
 }
@@ -89,7 +228,10 @@ function actsOf(world, parts) {
 /* A click chooses the place; with Shift one area is added to the choice, or taken out of it. */
 function pickArea(world, act, area, more) {
   const { model, state } = world;
-  if (area === null) { if (state.a) act.clear(); return; }
+  if (area === null) {
+    if (state.a) act.clear();
+    return;
+  }
   if (more && state.a) {
     const areas = new Set(state.a.areas);
     if (!areas.delete(area)) areas.add(area);
@@ -98,12 +240,26 @@ function pickArea(world, act, area, more) {
   }
   const choice = placeChoice(model, model.place[area]);
   /* A second click looks at the one area. */
-  act.change({ a: state.a?.place === choice.place && choice.areas.length > 1 ? areasChoice(world, [area]) : choice, b: null });
+  act.change({
+    a:
+      state.a?.place === choice.place && choice.areas.length > 1
+        ? areasChoice(world, [area])
+        : choice,
+    b: null,
+  });
 }
 
 function writeLink(world) {
   const hash = hashOf(world.state);
-  try { history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search); } catch { /* a page in a frame has no address */ }
+  try {
+    history.replaceState(
+      null,
+      "",
+      hash ? `#${hash}` : location.pathname + location.search,
+    );
+  } catch {
+    /* a page in a frame has no address */
+  }
 }
 
 function refreshPage(world, parts, act) {
@@ -117,53 +273,114 @@ function refreshPage(world, parts, act) {
 
 /* The box of the areas with the middle 97 % of the trip ends in each direction. */
 function extentOfAreas({ model }) {
-  const all = { from: null, to: null, hour: null }, ends = sumsAt(model, all, "origin"), other = sumsAt(model, all, "destination"), weight = ends.map((v, i) => v + other[i]);
+  const all = { from: null, to: null, hour: null };
+  const ends = sumsAt(model, all, "origin");
+  const other = sumsAt(model, all, "destination");
+  const weight = ends.map((v, i) => v + other[i]);
   const bounds = (values) => {
-    const placed = [...values.keys()].filter((i) => values[i] !== NOWHERE && weight[i] > 0).sort((a, b) => values[a] - values[b]), total = placed.reduce((sum, i) => sum + weight[i], 0);
-    let sum = 0, low = null, high = null;
-    for (const i of placed) { sum += weight[i]; if (low === null && sum >= 0.015 * total) low = values[i]; if (high === null && sum >= 0.985 * total) high = values[i]; }
+    const placed = [...values.keys()]
+      .filter((i) => values[i] !== NOWHERE && weight[i] > 0)
+      .sort((a, b) => values[a] - values[b]);
+    const total = placed.reduce((sum, i) => sum + weight[i], 0);
+    let sum = 0;
+    let low = null;
+    let high = null;
+    for (const i of placed) {
+      sum += weight[i];
+      if (low === null && sum >= 0.015 * total) low = values[i];
+      if (high === null && sum >= 0.985 * total) high = values[i];
+    }
     return [low ?? 0, high ?? 1];
   };
-  const [west, east] = bounds(model.x), [north, south] = bounds(model.y);
-  return { west, east: Math.max(east, west + 1), north, south: Math.max(south, north + 1) };
+  const [west, east] = bounds(model.x);
+  const [north, south] = bounds(model.y);
+  return {
+    west,
+    east: Math.max(east, west + 1),
+    north,
+    south: Math.max(south, north + 1),
+  };
 }
 
 function drawPage(world, parts) {
-  const { canvas } = parts, width = canvas.clientWidth, height = canvas.clientHeight, density = Math.min(3, Math.max(devicePixelRatio || 1, document.documentElement.classList.contains("printing") ? 3 : 1));
+  const { canvas } = parts;
+  const width = canvas.clientWidth;
+  const height = canvas.clientHeight;
+  const density = Math.min(
+    3,
+    Math.max(
+      devicePixelRatio || 1,
+      document.documentElement.classList.contains("printing") ? 3 : 1,
+    ),
+  );
   if (!width || !height) return;
-  if (width !== world.width || height !== world.height) sizePage(world, width, height);
-  if (canvas.width !== Math.round(width * density) || canvas.height !== Math.round(height * density)) { canvas.width = Math.round(width * density); canvas.height = Math.round(height * density); }
+  if (width !== world.width || height !== world.height)
+    sizePage(world, width, height);
+  if (
+    canvas.width !== Math.round(width * density) ||
+    canvas.height !== Math.round(height * density)
+  ) {
+    canvas.width = Math.round(width * density);
+    canvas.height = Math.round(height * density);
+  }
   const pen = canvasPen(canvas.getContext("2d"), density);
   paintAnswer(pen, world, world.view, width, height);
-  if (canvas === document.activeElement && canvas.matches(":focus-visible")) for (const [dx, dy] of [[12, 0], [0, 12]]) pen.line([[width / 2 - dx, height / 2 - dy], [width / 2 + dx, height / 2 + dy]], { stroke: world.palette.focus, width: 2 });
+  if (canvas === document.activeElement && canvas.matches(":focus-visible"))
+    paintCross(pen, world.palette, width, height);
 }
 /* A map of another size shows the same area around the same middle. */
 function sizePage(world, width, height) {
-  const { view } = world, whole = fitted(extentOfAreas(world), width, height);
+  const { view } = world;
+  const whole = fitted(extentOfAreas(world), width, height);
   if (!view) world.view = whole;
   else {
     const by = Math.min(width / world.width, height / world.height);
-    view.x = width / 2 - by * (world.width / 2 - view.x); view.y = height / 2 - by * (world.height / 2 - view.y); view.k *= by;
+    view.x = width / 2 - by * (world.width / 2 - view.x);
+    view.y = height / 2 - by * (world.height / 2 - view.y);
+    view.k *= by;
   }
-  world.width = width; world.height = height; world.least = 0.3 * whole.k;
+  world.width = width;
+  world.height = height;
+  world.least = 0.3 * whole.k;
 }
 
 function showTip(world, parts, px, py) {
-  const { model, state, t, number } = world, area = areaUnder(world, px, py), { values, told } = answerScene(world);
+  const { model, state, t, number } = world;
+  const area = areaUnder(world, px, py);
+  const { values, told } = answerScene(world);
   const shown = area !== null && values[area] > 0 ? area : null;
-  if (shown !== world.hover) { world.hover = shown; drawPage(world, parts); }
+  if (shown !== world.hover) {
+    world.hover = shown;
+    drawPage(world, parts);
+  }
   parts.canvas.style.cursor = shown === null ? "" : "pointer";
   parts.tip.hidden = shown === null;
   if (shown === null) return;
-  const k = model.answer.k ?? 0, place = model.name[model.place[shown]];
+  const k = model.answer.k ?? 0;
+  const place = model.name[model.place[shown]];
   parts.tip.textContent = "";
   parts.tip.append(make("strong", place));
-  if (!told[shown]) parts.tip.append(make("div", t("hatched", { k: number(k) })));
+  if (!told[shown])
+    parts.tip.append(make("div", t("hatched", { k: number(k) })));
   else {
     const mask = new Uint8Array(model.n);
     mask[shown] = 1;
-    const sets = queryOf(state), range = state.a && state.way !== "between" ? rangeOf(model, state.way === "to" ? { ...sets, from: mask } : { ...sets, to: mask }) : null;
-    parts.tip.append(make("div", `${number(roundedTo3(values[shown]))} ${t(state.a ? "legend_part" : "legend_ends").toLowerCase()}${range ? ` (${rangeWords(world, range)})` : ""}`));
+    const sets = queryOf(state);
+    const range =
+      state.a && state.way !== "between"
+        ? rangeOf(
+            model,
+            state.way === "to"
+              ? { ...sets, from: mask }
+              : { ...sets, to: mask },
+          )
+        : null;
+    parts.tip.append(
+      make(
+        "div",
+        `${number(roundedTo3(values[shown]))} ${t(state.a ? "legend_part" : "legend_ends").toLowerCase()}${range ? ` (${rangeWords(world, range)})` : ""}`,
+      ),
+    );
   }
   parts.tip.style.left = `${Math.max(4, Math.min(px + 14, world.width - 250))}px`;
   parts.tip.style.top = `${py > world.height - 120 ? py - 70 : py + 14}px`;
@@ -171,9 +388,14 @@ function showTip(world, parts, px, py) {
 
 function zoomKeys(world, act) {
   const { t } = world;
-  return [["+", "zoom_in", () => world.viewport.zoom(1.6)], ["−", "zoom_out", () => world.viewport.zoom(1 / 1.6)], ["⌂", "whole_area", () => act.home()]].map(([words, key, react]) => {
+  return [
+    ["+", "zoom_in", () => world.viewport.zoom(1.6)],
+    ["−", "zoom_out", () => world.viewport.zoom(1 / 1.6)],
+    ["⌂", "whole_area", () => act.home()],
+  ].map(([words, key, react]) => {
     const b = button(words, react);
-    b.title = t(key); b.setAttribute("aria-label", t(key));
+    b.title = t(key);
+    b.setAttribute("aria-label", t(key));
     return b;
   });
 }
@@ -185,7 +407,9 @@ function showCells(world, parts, show) {
   (show ? parts.layout : parts.cells).remove();
   parts.root.append(show ? parts.cells : parts.layout);
   if (!show || parts.cells.childElementCount) return;
-  const back = button(t("back_to_answer"), () => { location.hash = hashOf(world.state); });
+  const back = button(t("back_to_answer"), () => {
+    location.hash = hashOf(world.state);
+  });
   parts.cells.append(back, make("p", t("cells_explained"), "soft"));
   mountMap(parts.cells, model.data);
 }
@@ -193,44 +417,131 @@ function showCells(world, parts, show) {
 /* ---- what a reader takes along ---- */
 
 function takeButtons(world, act) {
-  const { t, model } = world, { title } = model.data.words, copied = make("span", "", "soft", { role: "status" });
-  const link = button(t("link"), () => { navigator.clipboard?.writeText(location.href).then(() => { copied.textContent = t("copied"); }, () => { copied.textContent = location.href; }); });
-  const buttons = [button("PNG", () => pictureOfAnswer(world, "png")), button("SVG", () => pictureOfAnswer(world, "svg")), button("CSV", () => save(fileName(title, "csv"), tableOfAnswer(world), "text/csv"))];
-  return [button(t("show_cells"), act.cells, "cells-link"), link, ...buttons, copied];
+  const { t, model } = world;
+  const { title } = model.data.words;
+  const copied = make("span", "", "soft", { role: "status" });
+  const link = button(t("link"), () => {
+    navigator.clipboard?.writeText(location.href).then(
+      () => {
+        copied.textContent = t("copied");
+      },
+      () => {
+        copied.textContent = location.href;
+      },
+    );
+  });
+  const buttons = [
+    button("PNG", () => pictureOfAnswer(world, "png")),
+    button("SVG", () => pictureOfAnswer(world, "svg")),
+    button("CSV", () =>
+      save(fileName(title, "csv"), tableOfAnswer(world), "text/csv"),
+    ),
+  ];
+  return [
+    button(t("show_cells"), act.cells, "cells-link"),
+    link,
+    ...buttons,
+    copied,
+  ];
 }
 
 function tableOfAnswer(world) {
-  const { model, state } = world, { from, to, hour } = queryOf(state), at = hour === null || !model.time ? -1 : model.times.indexOf(hour), lines = [];
+  const { model, state } = world;
+  const { from, to, hour } = queryOf(state);
+  const at = hour === null || !model.time ? -1 : model.times.indexOf(hour);
+  const lines = [];
   for (let i = 0; i < model.hundredths.length; i++) {
-    const o = model.origin[i], d = model.destination[i];
-    if ((from && !from[o]) || (to && !to[d]) || (at >= 0 && model.time[i] !== at)) continue;
-    lines.push([model.code[o], model.name[model.place[o]], model.code[d], model.name[model.place[d]], ...(model.time ? [model.times[model.time[i]]] : []), model.hundredths[i] / 100]);
+    const o = model.origin[i];
+    const d = model.destination[i];
+    if (
+      (from && !from[o]) ||
+      (to && !to[d]) ||
+      (at >= 0 && model.time[i] !== at)
+    )
+      continue;
+    lines.push([
+      model.code[o],
+      model.name[model.place[o]],
+      model.code[d],
+      model.name[model.place[d]],
+      ...(model.time ? [model.times[model.time[i]]] : []),
+      model.hundredths[i] / 100,
+    ]);
   }
-  return csvText([["origin", "origin_place", "destination", "destination_place", ...(model.time ? ["time"] : []), "estimate"], ...lines]);
+  return csvText([
+    [
+      "origin",
+      "origin_place",
+      "destination",
+      "destination_place",
+      ...(model.time ? ["time"] : []),
+      "estimate",
+    ],
+    ...lines,
+  ]);
 }
 
 function pictureOfAnswer(world, kind) {
-  const root = document.documentElement, { model } = world, was = root.classList.contains("printing"), top = 62, foot = 20 * model.data.words.picture.length + 16;
+  const root = document.documentElement;
+  const { model } = world;
+  const was = root.classList.contains("printing");
+  const top = 62;
+  const foot = 20 * model.data.words.picture.length + 16;
   root.classList.add("printing");
-  const light = { ...world, hover: null, palette: answerPalette(root) }, { width } = world, height = world.height + top + foot, heading = model.answer.headline ?? model.data.words.title;
+  const light = { ...world, hover: null, palette: answerPalette(root) };
+  const { width } = world;
+  const height = world.height + top + foot;
+  const heading = model.answer.headline ?? model.data.words.title;
   root.classList.toggle("printing", was);
   const paint = (pen) => {
     pen.rect(0, 0, width, height, { fill: light.palette.paper });
-    pen.clip(0, top, width, world.height, () => paintAnswer(pen, { ...light, width, height: world.height + top }, { ...world.view, y: world.view.y + top }, width, world.height + top));
+    pen.clip(0, top, width, world.height, () =>
+      paintAnswer(
+        pen,
+        { ...light, width, height: world.height + top },
+        { ...world.view, y: world.view.y + top },
+        width,
+        world.height + top,
+      ),
+    );
     pen.rect(0, 0, width, top, { fill: light.palette.paper });
-    pen.text(16, 24, heading, { size: 19, bold: true, fill: light.palette.ink });
-    pen.text(16, 48, questionWords(world), { size: 13, fill: light.palette.soft });
-    model.data.words.picture.forEach((line, i) => pen.text(16, top + world.height + 18 + 20 * i, line, { size: 12, fill: light.palette.soft }));
+    pen.text(16, 24, heading, {
+      size: 19,
+      bold: true,
+      fill: light.palette.ink,
+    });
+    pen.text(16, 48, questionWords(world), {
+      size: 13,
+      fill: light.palette.soft,
+    });
+    model.data.words.picture.forEach((line, i) =>
+      pen.text(16, top + world.height + 18 + 20 * i, line, {
+        size: 12,
+        fill: light.palette.soft,
+      }),
+    );
   };
-  if (kind === "svg") { const pen = svgPen(width, height, heading); paint(pen); save(fileName(heading, "svg"), pen.markup(), "image/svg+xml"); return; }
-  const canvas = make("canvas"), density = 1600 / width;
-  canvas.width = 1600; canvas.height = Math.round(height * density);
+  if (kind === "svg") {
+    const pen = svgPen(width, height, heading);
+    paint(pen);
+    save(fileName(heading, "svg"), pen.markup(), "image/svg+xml");
+    return;
+  }
+  const canvas = make("canvas");
+  const density = 1600 / width;
+  canvas.width = 1600;
+  canvas.height = Math.round(height * density);
   paint(canvasPen(canvas.getContext("2d"), density));
   canvas.toBlob((blob) => save(fileName(heading, "png"), blob), "image/png");
 }
 function questionWords(world) {
-  const { state, t } = world, [before, , after] = t(state.way === "to" ? "sentence_to" : "sentence_from").split("|");
+  const { state, t } = world;
+  const [before, , after] = t(
+    state.way === "to" ? "sentence_to" : "sentence_from",
+  ).split("|");
   if (!state.a) return t("largest_flows");
-  const second = state.b ? ` ${t(state.way === "from" ? "to" : state.way === "to" ? "from" : "and")} ${state.b.label}` : "";
+  const second = state.b
+    ? ` ${t(state.way === "from" ? "to" : state.way === "to" ? "from" : "and")} ${state.b.label}`
+    : "";
   return `${before} ${t(state.way)} ${state.a.label}${second} ${after} ${state.hour ?? ""}`.trim();
 }
