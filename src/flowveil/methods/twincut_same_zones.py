@@ -1,6 +1,6 @@
 """TwinCut with the same zones at both ends.
 
-One cut of one tree (docs/decisions/0017-same-zones.md).
+One cut of one tree (docs/decisions/0015-halves.md).
 
 A local search from ODkAnon's cut, which divides zones and unites siblings. All gaining moves are
 applied together if that is a gain, else the better half, down to the best one. Never worse than

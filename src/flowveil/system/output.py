@@ -2,7 +2,7 @@
 or not at all.
 
 Results are written into a hidden, locked folder next to their place and renamed
-(docs/decisions/0030-atomic-output.md). The next run removes unlocked drafts of killed processes,
+(docs/decisions/0001-one-boundary.md). The next run removes unlocked drafts of killed processes,
 and restores an earlier result that was moved aside. A draft contains that name and the inode number
 of the folder, so copies from archives or synchronised disks are not touched.
 """

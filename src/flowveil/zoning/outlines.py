@@ -1,7 +1,7 @@
 """Outlines of H3 zones that fit together: each is the union of its cells at one resolution, the
 finest of a release.
 
-Neighbours share corners to the last digit (docs/decisions/0027-outlines-fit-together.md). Only the
+Neighbours share corners to the last digit (docs/decisions/0028-maps.md). Only the
 rim is computed: descendants with a neighbour outside. Edges that two of a zone's cells share
 cancel, the others are linked into rings.
 """

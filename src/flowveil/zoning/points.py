@@ -3,7 +3,7 @@
 
 Points are projected onto the nearest face of an icosahedron and rounded to a hexagon; division by
 seven gives its parents. A point is passed to ``h3`` wherever rounding could decide: near a border,
-in the middle of a face, or below a pentagon (docs/decisions/0031-points-are-indexed-in-numpy.md).
+in the middle of a face, or below a pentagon (docs/decisions/0013-odkanon-in-closed-form.md).
 """
 
 from __future__ import annotations
