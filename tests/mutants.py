@@ -334,7 +334,12 @@ MUTANTS = (
         "return True",
         LEDGER,
     ),
-    Mutant("ledger: spellings differ", "publishing/ledger/trip_facts.py:_canonical", "return value", LEDGER),
+    Mutant(
+        "ledger: spellings differ",
+        "publishing/ledger/trip_facts.py:_canonical",
+        "return value",
+        LEDGER,
+    ),
     Mutant(
         "ledger: withdrawn releases are forgotten",
         "publishing/ledger/ledger.py:_check",
