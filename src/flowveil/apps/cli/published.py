@@ -62,7 +62,7 @@ def derive(output: Output, directory: str, request: Request, wishes: Derive) -> 
     chosen |= {name: value for name, value in request.output.given.items() if name in _WRITTEN}
     with output.working("Deriving"):
         made = compute(directory, out, **wishes.given, **chosen)
-    output.say(*release_lines(made.report, out))
+    output.say(*release_lines(made.report, out, verbose=output.verbose))
     dropped = set(made.report["parameters"]["derive"].get("drop", ())) - set(wishes.drop)
     if dropped:
         output.complain(
