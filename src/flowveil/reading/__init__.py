@@ -13,6 +13,7 @@ import numpy as np
 from flowveil.core.errors import ParameterError, option
 from flowveil.core.slices import check_slice_columns
 from flowveil.core.times import Every
+from flowveil.core.unit_names import check_counted
 from flowveil.core.values import P_PERCENT, SHARE, STATISTICS, Numbers
 from flowveil.reading.areas import Area, parse_area
 from flowveil.reading.columns import ROLES, ColumnMap, list_names
@@ -82,6 +83,7 @@ class Reading:
     crs: str | None = None
     decimal_comma: bool = False
     thousands: str | None = None
+    counted: str | None = None
     source_format: str | None = None
     column_names: tuple[str, ...] = ()
     pad_codes: bool = False
@@ -111,6 +113,7 @@ class Reading:
             object.__setattr__(self, "crs", _publishable_crs(self.crs))
         check_time_options(self.time_format, self.timezone)
         check_separators(self.thousands, decimal_comma=self.decimal_comma)
+        check_counted(self.counted)
         if self.columns.by or self.every is not None:
             check_slice_columns(self.columns.by, time=self.slice_time, every=self.every)
         taken = set(self.numbers.columns) & set(self.columns.by) if self.numbers else ()
