@@ -8,10 +8,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from flowveil.core.errors import DataError, ParameterError, option
-from flowveil.core.values import refuse_numbers
+from flowveil.core.errors import DataError, ParameterError
 from flowveil.release.counts import Publishable
 from flowveil.release.folder import ReleaseFolder, taken_at_its_word
+from flowveil.request import support
 from flowveil.system.paths import named_path
 from flowveil.zoning.files import read_zones
 
@@ -314,27 +314,19 @@ def publish(release: Publishable, directory: str | PathLike[str], **writing: Any
     from flowveil.publishing.ledger.ledger import publish_recorded
     from flowveil.publishing.publish import publish as write
 
-    recording = {
+    recording: dict[str, Any] = {
         name: writing.pop(name)
         for name in ("accept_differencing", "epsilon_total")
         if name in writing
     }
     ledger = writing.pop("ledger", None)
-    if release.parameters.get("between"):
-        refuse_numbers({"accept_differencing": recording.get("accept_differencing")})
+    numbers = release.parameters.get("between") or None
+    features = support.asked_of({**recording, "ledger": ledger, "mean": numbers})
+    support.check(features, support.Expected(counts=release.facets.counts, zones=None))
+    support.check_needs(features)
     if ledger is None:
-        refuse_total_without_ledger(recording.get("epsilon_total"))
         return write(release, directory, **writing)
     return publish_recorded(release, directory, ledger=ledger, **recording, **writing)
-
-
-def refuse_total_without_ledger(total: float | None) -> None:
-    """Raises ParameterError if there is a total, because nothing could be added up for it."""
-    if total is not None:
-        raise ParameterError(
-            f"{option('epsilon_total')} is about all noisy releases of a data set, which a ledger"
-            f" records. Hint: name its folder with {option('ledger')}."
-        )
 
 
 def notebook_view(release: Publishable) -> str:
