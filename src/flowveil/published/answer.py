@@ -28,6 +28,7 @@ from flowveil.published.maps import ENDS, zones_of
 from flowveil.published.sentences import guarantee_words
 from flowveil.published.user_outlines import Outline
 from flowveil.published.zone_overlaps import Overlap, areas_km2
+from flowveil.release.facets import Facets
 
 Floats = NDArray[np.float64]
 
@@ -75,7 +76,9 @@ def answer_data(
     there = ~np.isnan(np.array(places.lat))
     if frame is not None:
         spots[there] = frame.whole_units(np.column_stack((places.lon, places.lat))[there])
-    basis = "weight" if "weight" in estimate.table.column_names else "trips"
+    # The range of an hour follows from slices; the page has no such range for intervals.
+    table = estimate.together() if Facets.from_report(report).folds else estimate.table
+    basis = "weight" if "weight" in table.column_names else "trips"
     size = areas_km2(shapes[[shape is not None for shape in shapes]])
     return {
         "level": estimate.level,
@@ -91,12 +94,12 @@ def answer_data(
             "place": pack(places.of),
         },
         "places": {"name": places.name, "x": pack(spots[:, 0]), "y": pack(spots[:, 1])},
-        "rows": _rows(estimate.table, codes),
+        "rows": _rows(table, codes),
         "touched": {
             end: _touched(zones, over, end, codes)
             for end, over in zip(ENDS, estimate.ends, strict=True)
         },
-        **_times(estimate.table),
+        **_times(table),
     }
 
 

@@ -87,6 +87,11 @@ def _of_derivation(statement: Statement) -> str:
         if statement.suppression["rule"] == "sums"
         else ""
     )
+    if "inside" in how:
+        missing += (
+            f" Cells of a wider {' or '.join(how['inside'])} than that are not in it: their trips"
+            " are missing."
+        )
     text = (
         "Derived: this table was computed from a published release alone and reveals nothing"
         " beyond it."

@@ -932,16 +932,14 @@ def command_line(request: Request, *, program: Sequence[str] = ("flowveil", "ano
 
 def words_of(one: Setting, value: Any) -> list[str]:
     """Returns the words that give a setting on the command line."""
-    if one.kind == "pairs":
+    if one.is_pairs:
         return [
             word for name, part in value.items() for word in (one.flag, f"{name}={_word(part)}")
         ]
-    texts = list(value) if one.kind == "list" and not one.commas else [_word(value)]
+    texts = list(value) if one.is_list and not one.commas else [_word(value)]
     if one.tier == "recipe":
         return [word for text in texts for word in ("--set", f"{one.path}={text}")]
-    return (
-        [one.flag] if one.kind == "flag" else [word for text in texts for word in (one.flag, text)]
-    )
+    return [one.flag] if one.is_flag else [word for text in texts for word in (one.flag, text)]
 
 
 def _word(value: Any) -> str:
