@@ -1,7 +1,7 @@
 """Grids whose cells have codes: geohash, quadkey, S2 and the INSPIRE grid of Europe.
 
 Place, outline and parents of a cell follow from its code by arithmetic, so a map needs no file: its
-text ``GRID:SIZE:WEST,SOUTH,EAST,NORTH`` stands for all cells of a size whose centres lie in a box,
+text ``GRID:SIZE:WEST,SOUTH,EAST,NORTH`` names all cells of a size whose centres lie in a box,
 with or without trips. Such a map is public, like one from a file.
 """
 
@@ -63,7 +63,7 @@ class GridMap:
     def cells(self) -> GridCells:
         """Returns the cells.
 
-        Raises ParameterError for an unknown size, or if there are none or too many.
+        Raises ParameterError for an unknown size, or if there are too few or too many.
         """
         made: GridCells = _MADE[self.grid](self.size, self.box)
         if len(made.lat) == 0:
@@ -72,7 +72,7 @@ class GridMap:
 
 
 def parse_grid(source: Any) -> GridMap | None:
-    """Returns the map that a text stands for; None for anything else, such as a path."""
+    """Returns the map that a text names; None for anything else, such as a path."""
     found = GRID.fullmatch(source) if isinstance(source, str) else None
     if found is None:
         return None
@@ -91,7 +91,7 @@ def stated_grid(columns: Any) -> str | None:
     """
     text = columns.get("grid") if isinstance(columns, Mapping) else None
     if text is not None and parse_grid(text) is None:
-        raise ParameterError("report.json names a grid that is none.")
+        raise ParameterError("report.json names a grid that does not exist.")
     return text
 
 
@@ -296,9 +296,9 @@ def _s2_cells(size: str, box: Bounds) -> GridCells:
         lat, lon = _s2_point(face, (i + 0.5) / 2**depth, (j + 0.5) / 2**depth)
         up = 0.0 if depth == level else float(_RADIUS) / 2**depth
         aside = up / np.cos(np.radians(np.minimum(np.abs(lat) + up, 89.9)))
-        beside = np.abs((lon - (west + east) / 2 + 180) % 360 - 180)
+        apart = np.abs((lon - (west + east) / 2 + 180) % 360 - 180)
         near = (lat >= south - up) & (lat <= north + up)
-        near &= (beside <= (east - west) / 2 + aside) | (np.abs(lat) + up > 89)
+        near &= (apart <= (east - west) / 2 + aside) | (np.abs(lat) + up > 89)
         face, turn, i, j, position = (a[near] for a in (face, turn, i, j, position))
         _refuse_many(len(face))
     lat, lon = _s2_point(face, (i + 0.5) / 2**level, (j + 0.5) / 2**level)

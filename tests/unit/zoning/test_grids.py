@@ -126,7 +126,7 @@ def test_a_release_names_a_grid_and_no_file(tmp_path):
     statement = ReleaseFolder(flowveil.anonymize(flows, k=10).write(tmp_path / "r")).statement
     forged = {**statement.parameters, "zones": {"grid": str(path)}}
     object.__setattr__(statement, "parameters", forged)
-    with pytest.raises(ParameterError, match="a grid that is none"):
+    with pytest.raises(ParameterError, match="a grid that does not exist"):
         map_of_statement(statement, None)
     with pytest.raises(DataError, match="leave the map out"):
         flowveil.read_zones(path, grid=f"geohash:5:{OSLO}")
