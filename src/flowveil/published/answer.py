@@ -38,7 +38,7 @@ _BATCH = 512
 #: Airports are places where areas have this H3 resolution or a finer one.
 _COARSEST_WITH_AIRPORTS = 7
 #: A town of fewer people gives an area next to an airport to it, if the area's middle is as near:
-#: terminals lie beside the runways, whose middle is the airport's place.
+#: terminals are next to the runways, whose middle is the airport's place.
 _SMALL_TOWN, _NEAR_AIRPORT_KM = 30_000, 2.0
 #: An airport is the finding where at least this share of the trips begins or ends there.
 _AIRPORT_SHARE = 0.1
