@@ -203,7 +203,8 @@ def test_the_sentence_clicks_and_the_link_are_one_state(tmp_path, open_page):
         canvas.focus()
         page.keyboard.press("Escape")
         assert page.url.partition("#")[2] == ""
-        # The place in the middle of the map, by the keyboard and by a click.
+        # The place in the middle of the map, by the keyboard and by a click; not near a border.
+        page.keyboard.press("ArrowLeft")
         page.keyboard.press("Enter")
         by_key = page.url
         assert "from=" in by_key
@@ -212,6 +213,9 @@ def test_the_sentence_clicks_and_the_link_are_one_state(tmp_path, open_page):
         canvas.click(position={"x": box["width"] / 2, "y": box["height"] / 2})
         assert page.url == by_key
         page.get_by_role("button", name="Show the cells behind this answer").click()
-        assert "flows" in canvas.get_attribute("data-shown")
+        cells = page.locator(".cells .stage > canvas")
+        cells.wait_for()
+        assert "flows" in cells.get_attribute("data-shown")
         page.get_by_role("button", name="Back to the answer").click()
+        page.locator("aside.answer").wait_for()
         assert page.url == by_key

@@ -213,14 +213,14 @@ def setting_option(
     """The click option of a setting."""
     kinds: dict[str, Any] = {"whole": int, "number": float}
     text = meaning or help_text(one)
-    if one.kind == "flag":
+    if one.is_flag:
         return click.option(one.flag, _PREFIX + one.name, is_flag=True, default=None, help=text)
     return click.option(
         one.flag,
         _PREFIX + one.name,
         type=PLACE if one.form == "path" else kinds.get(one.kind),
         required=required,
-        multiple=one.kind in ("list", "pairs"),
+        multiple=one.is_list or one.is_pairs,
         metavar=one.metavar,
         help=text,
     )
@@ -308,9 +308,9 @@ def request_from(given: Mapping[str, Any], recipe: str | None, changes: Sequence
 
 
 def _value(one: Setting, given: Any) -> Any:
-    if one.kind == "list":
+    if one.is_list:
         return tuple(part for text in given for part in one.parse(text))
-    if one.kind == "pairs":
+    if one.is_pairs:
         for text in given:
             if "=" not in text:
                 raise ParameterError(f"{one.flag} must be NAME=VALUE; found '{text}'.")
