@@ -208,6 +208,11 @@ def read_zones(
             or a map has neither parents nor places. HierarchyError where the zones are not a tree.
         ParameterError: the arguments contradict each other.
         MissingExtraError: the format needs the extra ``zones``.
+
+    Examples:
+        >>> zones = flowveil.read_zones("map.csv")
+        >>> flowveil.read_trips("counts.csv", zones=zones, trips="count")
+        <Flows: 2 flows between 2 origin and 1 destination tiles>
     """
     table, drawn, label = load_table(source)
     if lat == "":
@@ -415,6 +420,10 @@ def read_tree(source: Any) -> Hierarchy:
 
     Returns:
         The tree. Several values or groups without a parent are joined under ``all``.
+
+    Examples:
+        >>> flowveil.read_tree({"bus": "transit", "metro": "transit", "walk": ""}).n_tiles
+        3
     """
     if isinstance(source, Mapping):
         label, rows = (
