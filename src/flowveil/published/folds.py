@@ -54,6 +54,24 @@ class Fold:
     labels: list[str]  # the finest values, as slices write them
     first: Positions  # the values of a cell are the range ``first:stop`` of the labels
     stop: Positions
+    groups: Mapping[str, tuple[int, int]]  # the values of each group; empty for the time
+
+    def values_of(self, text: str) -> tuple[int, int] | None:
+        """Returns the range of labels of a value, a group, or for the time FROM/TO; None for other
+        text.
+        """
+        first, is_interval, last = text.partition("/")
+        if self.name != TIME or not is_interval:
+            own = self.labels.index(text) if text in self.labels else None
+            return self.groups.get(text) if own is None else (own, own + 1)
+        if first not in self.labels:
+            return None
+        ends = [*self.labels[1:], "24:00"]
+        return (
+            (self.labels.index(first), ends.index(last) + 1)
+            if last in ends[self.labels.index(first) :]
+            else None
+        )
 
 
 def folds_of(flows: pa.Table, parameters: Mapping[str, Any]) -> list[Fold]:
@@ -70,8 +88,10 @@ def folds_of(flows: pa.Table, parameters: Mapping[str, Any]) -> list[Fold]:
         nodes = [tree.node_of_code[code] for code in encoded.dictionary.to_pylist()]
         node = np.array(nodes, dtype=np.int64)[encoded.indices.to_numpy()]
         labels = tree.code_text(tree.leaf_node).tolist()
-        first, stop = (at[node].astype(np.int64) for at in (tree.leaf_start, tree.leaf_stop))
-        folds.append(Fold(name, labels, first, stop))
+        ends = [at.astype(np.int64) for at in (tree.leaf_start, tree.leaf_stop)]
+        codes = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist()
+        groups = dict(zip(codes, zip(*(at.tolist() for at in ends), strict=True), strict=True))
+        folds.append(Fold(name, labels, ends[0][node], ends[1][node], groups))
     if TIME_COLUMNS[0] in flows.column_names:
         every = str((parameters.get("slices") or {}).get("every"))
         folds.append(_times(flows, Every.parse(every)))
@@ -98,7 +118,7 @@ def _times(flows: pa.Table, every: Every) -> Fold:
         steps = np.arange(start, end, step).astype(f"datetime64[{unit}]")
         labels = np.datetime_as_string(steps).tolist()
     first, stop = (edge[at] for edge, at in zip(edges, number, strict=True))
-    return Fold(TIME, labels, first, stop)
+    return Fold(TIME, labels, first, stop, {})
 
 
 def _clock(text: str) -> int:

@@ -41,6 +41,9 @@ CAVEATS = {
     ),
 }
 
+#: How sentences about what was counted in place of people begin.
+NOT_PEOPLE = ("Not protected: people", "Not protected: participants")
+
 #: Without persons, a value that belongs to the person cannot be recognised.
 _UNCHECKED_NUMBERS = (
     "Not checked: whether these values belong to trips or to persons. Without a person column, the"
@@ -87,6 +90,11 @@ def _of_derivation(statement: Statement) -> str:
         if statement.suppression["rule"] == "sums"
         else ""
     )
+    if "inside" in how:
+        missing += (
+            f" Cells of a wider {' or '.join(how['inside'])} than that are not in it: their trips"
+            " are missing."
+        )
     text = (
         "Derived: this table was computed from a published release alone and reveals nothing"
         " beyond it."

@@ -13,9 +13,14 @@ import flowveil
 from conftest import trip_table
 from flowveil.apps.cli import main
 from flowveil.published import disaggregation
+from flowveil.published.answer import answer_data
 from flowveil.published.disaggregation import disaggregate
+from flowveil.published.exports import parse_formats
 from flowveil.published.folds import LEAST, PRIOR, folds_of, spread_over_values
+from flowveil.published.matrices import matrices_table
 from flowveil.published.zone_overlaps import h3_overlap
+from flowveil.verify.audit.published import incomparable, read_release
+from flowveil.verify.audit.subtraction import confined_groups
 from reference.disaggregation import by_value
 from samples.drafts import unchecked
 from unit.published.test_disaggregation import LEVEL, NODES, RESOLUTION, tables
@@ -174,3 +179,55 @@ def test_omx_has_a_matrix_for_each_hour(folder, tmp_path):
         assert "estimate_08_00" in omx.matrices
         total = sum(omx.matrices[name][:].sum() for name in omx.matrices)
     assert total == pytest.approx(np.sum(table["trips"].to_numpy()))
+
+
+def test_picked_hours_keep_the_cells_that_are_completely_inside(folder, tmp_path):
+    flows = flowveil.read_release(folder).flows
+    spans = list(zip(*(flows[name].to_pylist() for name in ("time_from", "time_to")), strict=True))
+    out = tmp_path / "picked"
+    main(["derive", str(folder), "--pick", "time=06:00/12:00", "--out", str(out)])
+    picked = flowveil.read_release(out).flows
+    assert len(picked) == sum(a >= "06:00" and b <= "12:00" for a, b in spans) > 0
+    # Alternatives together: an interval over two picked hours is inside.
+    both = flowveil.derive(folder, pick=["time=08:00", "time=09:00"]).flows
+    assert len(both) == sum(a >= "08:00" and b <= "10:00" for a, b in spans)
+    with pytest.raises(flowveil.ParameterError, match="no slice with time = '8'"):
+        flowveil.derive(folder, pick="time=8")
+
+
+def test_exports_of_matrices_have_one_for_each_hour(folder):
+    omx, wide = (
+        flowveil.derive(folder, sum="sex", formats=name).exported(parse_formats(name)[0])
+        for name in ("omx", "wide")
+    )
+    for export in (omx, wide):
+        assert export.slice_columns == ("time",)
+        names = matrices_table(export.flows, export.slice_columns)["matrix"].to_pylist()
+        assert "estimate_08_00" in names
+        assert all(name.startswith("estimate_") for name in names)
+
+
+def test_the_estimate_of_a_folder_has_hours(folder):
+    content = flowveil.derive(folder)
+    table = content.estimate.table
+    assert "time" in table.column_names
+    low, trips, high = (table[name].to_numpy() for name in ("trips_low", "trips", "trips_high"))
+    assert np.all(low <= trips + 0.01)
+    assert np.all(trips <= high + 0.01)
+    total = np.sum(content.flows["trips"].to_numpy())
+    assert np.sum(trips) == pytest.approx(total, rel=0.01)
+    # The page shows them together: its ranges are those of the day.
+    assert "times" not in answer_data(content.report, content.zones, content.estimate)
+
+
+def test_two_months_with_hours_share_no_trip(folder, tmp_path):
+    months = {"january": "2024-01-01/2024-01-31", "february": "2024-02-01/2024-02-29"}
+    picks = {"january": (), "february": ["time=00:00/12:00"], "unknown": ["time=12:00/24:00"]}
+    for name, pick in picks.items():
+        about = {"period": months[name]} if name in months else {}
+        with unchecked():
+            flowveil.derive(folder, tmp_path / name, pick=pick, **about)
+    january, february, unknown = (read_release(tmp_path / name) for name in picks)
+    assert incomparable(january, february) is None
+    assert "folds" in (incomparable(january, unknown) or "")
+    assert not confined_groups([january, february]).unchecked
