@@ -123,7 +123,6 @@ def reconstruct(
     from flowveil.published.reconstruction import (
         Wishes,
         check_out,
-        outline_of,
         reconstruct_tables,
         write_reconstructed,
     )
@@ -151,7 +150,7 @@ def reconstruct(
             folder.flows, folder.zones, folder.report, areas, lookup=lookup, wishes=wishes
         )
     if out is not None:
-        write_reconstructed(table, out, outline=outline_of(areas))
+        write_reconstructed(table, out, areas=areas)
     return table
 
 
