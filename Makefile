@@ -1,4 +1,4 @@
-# Two commands do everything on a machine that has Python 3.11 or newer, make and a C compiler:
+# Two commands do everything on a machine that has Python 3.11 or newer and make:
 #   make demo    install into .venv and publish a synthetic survey
 #   make test    install what the tests need and run them all (make test-fast: the inner loop)
 # make docs builds the documentation site, make dist the files of a release, make release-check tries them.

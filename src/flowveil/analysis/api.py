@@ -33,6 +33,7 @@ def describe(
     hierarchy: str | None = None,
     time: str | None = None,
     every: str | None = None,
+    districts: Any = None,
     **reading: Any,
 ) -> Description:
     """What is in the data, how much of it is safe already, and what methods would give.
@@ -46,6 +47,8 @@ def describe(
             `anonymize`.
         time, every: column and step of the time, to estimate what folding it would give; ``hour``
             by default.
+        districts: areas that readers care about, between which errors are computed: a level of the
+            tree, or a file or table of polygons.
         **reading: how to read the trips; see `read_trips`.
     """
     from flowveil.analysis.description import describe_flows
@@ -61,7 +64,12 @@ def describe(
     else:
         flows = read_trips(source, **reading)
     return describe_flows(
-        flows, k=k, protect=protect, max_suppressed=max_suppressed, hierarchy=hierarchy
+        flows,
+        k=k,
+        protect=protect,
+        max_suppressed=max_suppressed,
+        hierarchy=hierarchy,
+        districts=districts,
     )
 
 

@@ -94,6 +94,7 @@ class Verdict(StrEnum):
     """Outcome of an audit."""
 
     DISCLOSED = "disclosed"
+    CONFINED = "confined"
     CLEAN = "nothing found, everything compared"
     INCOMPLETE = "not everything compared"
 
@@ -102,6 +103,7 @@ class Verdict(StrEnum):
 #: found.
 SENTENCES = {
     Verdict.DISCLOSED: "Something is disclosed",
+    Verdict.CONFINED: "Trips of parts of published cells are proven, within bounds",
     Verdict.CLEAN: "Nothing below the guarantee was found, and everything was compared",
     Verdict.INCOMPLETE: "Not everything could be compared",
 }
@@ -124,19 +126,29 @@ class Audit:
     @property
     def failures(self) -> list[str]:
         """Returns the reasons why the audit fails; empty if it passes."""
+        return [*self._disclosed, *self._confined]
+
+    @property
+    def _confined(self) -> list[str]:
+        """What cells prove about their parts."""
+        return [
+            f"{one.name}: {one.parts.cells:,} cells prove trips, fewer than k, between"
+            f" {one.parts.parts:,} pairs of tiles; of {one.parts.certain:,} the number, and the"
+            f" bounds of {one.parts.close:,} leave at most three values. Hint: publish with secret"
+            " thresholds."
+            for one in self.releases
+            if one.parts is not None and one.parts.parts
+        ]
+
+    @property
+    def _disclosed(self) -> list[str]:
+        """What is computed, and figures above their limit."""
         found = []
         if len(self.groups):
             found.append(
                 f"Subtraction confines {len(self.groups):,} groups of trips below the guarantee; "
                 f"{self.groups.single_trips:,} of them are exactly one trip."
             )
-        for one in self.releases:
-            if one.parts is not None and one.parts.parts:
-                found.append(
-                    f"{one.name}: {one.parts.cells:,} cells prove trips, fewer than k, between"
-                    f" {one.parts.parts:,} pairs of tiles; the bounds of {one.parts.close:,} leave"
-                    " at most three values. Hint: publish with secret thresholds."
-                )
         for name, limit in sorted(self.fail_on.items()):
             shares = [one.figures()[name] for one in self.releases if name in one.figures()]
             if not shares:
@@ -166,9 +178,11 @@ class Audit:
 
     @property
     def verdict(self) -> Verdict:
-        """Something disclosed; else not everything compared; else nothing found."""
-        if self.failures:
+        """Something disclosed; else parts confined; else not everything compared; else nothing."""
+        if self._disclosed or any(one.parts and one.parts.certain for one in self.releases):
             return Verdict.DISCLOSED
+        if self._confined:
+            return Verdict.CONFINED
         return Verdict.INCOMPLETE if self.not_compared else Verdict.CLEAN
 
     @property

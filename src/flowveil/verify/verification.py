@@ -38,6 +38,7 @@ from flowveil.verify.recount import Places, Result
 from flowveil.verify.recount.tree import resolution_of
 from flowveil.verify.recount.trips import UnreadableInputError, read_trips
 from flowveil.zoning.files import ZoneMap, read_zones
+from flowveil.zoning.grids import stated_grid
 from flowveil.zoning.outside import with_outside
 from flowveil.zoning.places import read_places
 
@@ -163,6 +164,9 @@ def _verify(
         )
     notes: list[str] = []
     reading = {name: value for name, value in reading.items() if value is not None}
+    grid = stated_grid(statement.parameters.get("zones"))
+    if grid is not None:
+        reading.setdefault("zones", grid)
     if "zones" in reading:
         with taken_at_its_word(name):
             reading["zones"] = map_as_stated(statement, reading["zones"])

@@ -75,7 +75,7 @@ export function mountPage(root, data) {
 
 function worldOf(root, data) {
   const model = estimateOf(data);
-  const { language, texts } = data.answer;
+  const { language, texts, zone } = data.answer;
   const { context } = data;
   const plain = new Intl.NumberFormat(language, { maximumFractionDigits: 0 });
   const compact = new Intl.NumberFormat(language, {
@@ -98,6 +98,7 @@ function worldOf(root, data) {
     least: 0,
     hover: null,
     lasso: null,
+    tool: null,
     palette: answerPalette(root),
     volume: starts.map((v, i) => v + ends[i]),
     ground: context && {
@@ -115,7 +116,21 @@ function worldOf(root, data) {
     number: (v) => plain.format(v),
     brief: (v) => (v < 10_000 ? plain : compact).format(v),
     percent: (v) => percents.format(v),
+    clock: zone ? clockName(language, zone) : "",
   };
+}
+/* What people call a time zone, and its code. */
+function clockName(language, zone) {
+  try {
+    const named = new Intl.DateTimeFormat(language, {
+      timeZone: zone,
+      timeZoneName: "longGeneric",
+    }).formatToParts(0);
+    const name = named.find(({ type }) => type === "timeZoneName")?.value;
+    return name && name !== zone ? `${name} (${zone})` : zone;
+  } catch {
+    return zone;
+  }
 }
 const answerPalette = (root) => ({
   ...paletteOf(root),
@@ -139,6 +154,7 @@ function elementsOf(world, root) {
   const parts = {
     root,
     layout,
+    left,
     stage,
     canvas,
     ask: make("div", "", "ask"),
@@ -146,6 +162,12 @@ function elementsOf(world, root) {
     zoom: make("div", "", "zoom"),
     tip: make("div", "", "tip"),
     panel: make("aside", "", "answer", { "aria-label": t("answer") }),
+    moving: make("div", "", "moving", {
+      tabindex: "0",
+      role: "group",
+      "aria-label": t("answer"),
+    }),
+    fixed: make("div", "", "fixed"),
     figures: make("div", "", "", { "aria-live": "polite" }),
     hours: make("div"),
     rely: make("div"),
@@ -153,13 +175,17 @@ function elementsOf(world, root) {
     cells: make("div", "", "cells"),
   };
   parts.tip.hidden = true;
-  stage.append(canvas, parts.legend, parts.zoom, parts.tip);
-  left.append(parts.ask, stage);
-  parts.panel.append(parts.figures, parts.hours, parts.rely, parts.take);
+  stage.append(parts.ask, canvas, parts.legend, parts.zoom, parts.tip);
+  left.append(stage);
+  parts.moving.append(parts.figures, parts.hours);
+  parts.fixed.append(parts.rely, parts.take);
+  parts.panel.append(parts.moving, parts.fixed);
+  parts.header = root.querySelector("header");
+  if (parts.header) left.prepend(parts.header);
   layout.append(left, parts.panel);
   root.append(layout);
   if (world.model.data.context)
-    parts.panel.append(
+    parts.fixed.append(
       make("p", world.model.data.context.credit, "credit soft"),
     );
   return parts;
@@ -169,6 +195,7 @@ function actsOf(world, parts) {
   const act = {
     change: (changes) => {
       Object.assign(world.state, changes);
+      parts.tip.hidden = true;
       if (!world.state.a && world.state.b)
         Object.assign(world.state, { a: world.state.b, b: null });
       writeLink(world);
@@ -191,7 +218,9 @@ function actsOf(world, parts) {
       parts.tip.hidden = true;
       world.hover = null;
       parts.canvas.style.touchAction =
-        world.view.k > 3.5 * world.least ? "none" : "pan-y";
+        world.tool === "draw" || world.view.k > 3.5 * world.least
+          ? "none"
+          : "pan-y";
       world.waiting ||= requestAnimationFrame(() => {
         world.waiting = 0;
         drawPage(world, parts);
@@ -210,6 +239,7 @@ function actsOf(world, parts) {
     lasso: (points, done) => {
       world.lasso = done ? null : points;
       if (done) {
+        act.take(null);
         const choice = areasChoice(world, areasWithin(world, points));
         if (choice) {
           act.change({ a: choice });
@@ -217,6 +247,12 @@ function actsOf(world, parts) {
         }
       }
       drawPage(world, parts);
+    },
+    take: (tool) => {
+      world.tool = world.tool === tool ? null : tool;
+      for (const b of parts.zoom.querySelectorAll("[data-tool]"))
+        b.setAttribute("aria-pressed", b.dataset.tool === world.tool);
+      act.moved();
     },
     cells: () => {
       location.hash = "cells";
@@ -388,7 +424,18 @@ function showTip(world, parts, px, py) {
 
 function zoomKeys(world, act) {
   const { t } = world;
-  return [
+  const tools = [
+    ["✎", "draw"],
+    ["⊕", "add"],
+  ].map(([words, tool]) => {
+    const b = button(words, () => act.take(tool));
+    b.dataset.tool = tool;
+    b.title = t(tool);
+    b.setAttribute("aria-label", t(tool));
+    b.setAttribute("aria-pressed", "false");
+    return b;
+  });
+  const keys = [
     ["+", "zoom_in", () => world.viewport.zoom(1.6)],
     ["−", "zoom_out", () => world.viewport.zoom(1 / 1.6)],
     ["⌂", "whole_area", () => act.home()],
@@ -398,6 +445,7 @@ function zoomKeys(world, act) {
     b.setAttribute("aria-label", t(key));
     return b;
   });
+  return [...keys, ...tools];
 }
 
 /* ---- the cells behind the answer ---- */
@@ -406,7 +454,9 @@ function showCells(world, parts, show) {
   const { t, model } = world;
   (show ? parts.layout : parts.cells).remove();
   parts.root.append(show ? parts.cells : parts.layout);
-  if (!show || parts.cells.childElementCount) return;
+  const mounted = parts.cells.querySelector("canvas");
+  if (parts.header) (show ? parts.cells : parts.left).prepend(parts.header);
+  if (!show || mounted) return;
   const back = button(t("back_to_answer"), () => {
     location.hash = hashOf(world.state);
   });
