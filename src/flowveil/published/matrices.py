@@ -130,11 +130,11 @@ def write_omx(
 
     The lookup ``lookup_name`` holds the codes: as whole numbers where all codes are, so that
     programs that take the first lookup find the zones of their network. Codes that are texts are no
-    use to them; there the first lookup ``index`` numbers the rows from 1, and the next has the texts. Each
-    matrix has its volume and its slice as attributes. 0 means that no cell is published: there were
-    no trips, or too few; the attribute ``ZERO_MEANS`` says so. Means, totals and medians that are
-    not published are NaN, because 0 may be one. The same table gives the same bytes. ``codes`` are
-    the distinct zones of both ends, from `lookup_codes`.
+    use to them; there the first lookup ``index`` numbers the rows from 1, and the next has the
+    texts. Each matrix has its volume and its slice as attributes. 0 means that no cell is
+    published: there were no trips, or too few; the attribute ``ZERO_MEANS`` says so. Means, totals
+    and medians that are not published are NaN, because 0 may be one. The same table gives the same
+    bytes. ``codes`` are the distinct zones of both ends, from `lookup_codes`.
     """
     matrices, n = list_matrices(flows, slice_columns), len(codes)
     if len(matrices) * n**2 > _MOST_ENTRIES:
