@@ -166,6 +166,20 @@ def default_levels(flows: Flows) -> list[int]:
     return fixed or [level for level in (finest - 1, finest - 2) if level > top]
 
 
+def areas_of_readers(flows: Flows, districts: Any = None) -> Zoning | None:
+    """Returns the areas that readers care about; None where the map has none.
+
+    ``districts`` is a level of the tree, or a ZoneMap with outlines. By default the level of
+    `main_level`, or the `clusters` of a map without levels.
+    """
+    if districts is None:
+        level = main_level(default_levels(flows))
+        return clusters(flows) if level is None else zoning_at(flows, level)
+    if isinstance(districts, int):
+        return zoning_at(flows, districts)
+    return zoning_of_districts(flows, districts)
+
+
 def finest_parts(release: Any) -> tuple[list[tuple[Flows, Any]], list[Flows]]:
     """Returns the matrices that share no trips, each with its input, and the input of unpublished
     slices.

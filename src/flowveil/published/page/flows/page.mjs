@@ -98,6 +98,7 @@ function worldOf(root, data) {
     least: 0,
     hover: null,
     lasso: null,
+    tool: null,
     palette: answerPalette(root),
     volume: starts.map((v, i) => v + ends[i]),
     ground: context && {
@@ -217,7 +218,9 @@ function actsOf(world, parts) {
       parts.tip.hidden = true;
       world.hover = null;
       parts.canvas.style.touchAction =
-        world.view.k > 3.5 * world.least ? "none" : "pan-y";
+        world.tool === "draw" || world.view.k > 3.5 * world.least
+          ? "none"
+          : "pan-y";
       world.waiting ||= requestAnimationFrame(() => {
         world.waiting = 0;
         drawPage(world, parts);
@@ -236,6 +239,7 @@ function actsOf(world, parts) {
     lasso: (points, done) => {
       world.lasso = done ? null : points;
       if (done) {
+        act.take(null);
         const choice = areasChoice(world, areasWithin(world, points));
         if (choice) {
           act.change({ a: choice });
@@ -243,6 +247,12 @@ function actsOf(world, parts) {
         }
       }
       drawPage(world, parts);
+    },
+    take: (tool) => {
+      world.tool = world.tool === tool ? null : tool;
+      for (const b of parts.zoom.querySelectorAll("[data-tool]"))
+        b.setAttribute("aria-pressed", b.dataset.tool === world.tool);
+      act.moved();
     },
     cells: () => {
       location.hash = "cells";
@@ -414,7 +424,18 @@ function showTip(world, parts, px, py) {
 
 function zoomKeys(world, act) {
   const { t } = world;
-  return [
+  const tools = [
+    ["✎", "draw"],
+    ["⊕", "add"],
+  ].map(([words, tool]) => {
+    const b = button(words, () => act.take(tool));
+    b.dataset.tool = tool;
+    b.title = t(tool);
+    b.setAttribute("aria-label", t(tool));
+    b.setAttribute("aria-pressed", "false");
+    return b;
+  });
+  const keys = [
     ["+", "zoom_in", () => world.viewport.zoom(1.6)],
     ["−", "zoom_out", () => world.viewport.zoom(1 / 1.6)],
     ["⌂", "whole_area", () => act.home()],
@@ -424,6 +445,7 @@ function zoomKeys(world, act) {
     b.setAttribute("aria-label", t(key));
     return b;
   });
+  return [...keys, ...tools];
 }
 
 /* ---- the cells behind the answer ---- */
