@@ -22,6 +22,7 @@ LONG = {
     "layers",
     "planner",
     "posterior",
+    "posterior_parts",
     "soak",
     "twincut_table",
 }

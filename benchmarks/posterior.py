@@ -1,6 +1,7 @@
 """Differential privacy at the accuracy of k = 10: errors between districts, over ten draws.
 
     python -m benchmarks posterior                                 all sets; writes results/posterior.md
+    python -m benchmarks posterior_parts               hours and persons; writes posterior-parts.md
     python -m benchmarks.posterior --sets Santiago --draws 2 --epsilon 1      prints only
 
 Districts are H3 cells of resolution 7 whose centres lie in a circle around the city. Trips with an
@@ -152,13 +153,17 @@ class Truth:
 
 
 def noisy_errors(truth: Truth, method: str, **options: Any) -> Errors:
-    """The errors of one draw; cells coarser than districts are spread like LayerCut's."""
+    """The errors of one draw."""
     begin = time.process_time()
     release = flowveil.anonymize(truth.flows, method, protect="trips", **options)
-    seconds = time.process_time() - begin
+    return release_errors(truth, release, time.process_time() - begin)
+
+
+def release_errors(truth: Truth, release: Any, seconds: float) -> Errors:
+    """The errors of a noisy release; cells coarser than districts are spread like LayerCut's."""
     true = np.bincount(
         release.cell_of_flow[release.cell_of_flow >= 0],
-        weights=truth.flows.trips[release.cell_of_flow >= 0],
+        weights=release.input.trips[release.cell_of_flow >= 0],
         minlength=len(release.cells),
     )
     false = float(np.mean(true == 0))
