@@ -205,12 +205,14 @@ def runs(epsilons: tuple[float, ...], draws: int) -> Iterator[tuple[str, str, di
     one: dict[str, Any] = {"epsilon": MAIN}
     least_error = {**one, "false_flows": 1.0}
     yield f"posterior, ε = 1, false_flows = 1 ({draws})", "posterior", least_error, draws
-    for method in ("topdown", "privtree"):
-        yield f"{method}, ε = 1 ({draws})", method, {**one, "level": LEVEL}, draws
     all_pairs = {**one, "level": LEVEL, "floor": 1}
     yield f"topdown, ε = 1, floor = 1 ({draws})", "topdown", all_pairs, draws
     large = {**one, "level": LEVEL, "delta": 1e-6}
     yield f"laplace, ε = 1, δ = 10⁻⁶ ({draws})", "laplace", large, draws
+    # Coarser cells are spread over districts, which takes long.
+    few = min(draws, FEW)
+    for method in ("topdown", "privtree"):
+        yield f"{method}, ε = 1 ({few})", method, {**one, "level": LEVEL}, few
 
 
 def spread(values: list[float]) -> str:
