@@ -144,7 +144,9 @@ def runs(group: Numbers, code: Numbers, n_codes: int) -> tuple[Numbers, Numbers,
 def _entropies(run_group: Numbers, run_count: Numbers, size: Numbers) -> Floats:
     """Entropy of the values of each group, in natural units."""
     share = run_count / size[run_group]
-    return np.bincount(run_group, weights=-share * np.log(share), minlength=len(size))
+    entropy: Floats = np.zeros(len(size))
+    np.add.at(entropy, run_group, -share * np.log(share))
+    return entropy
 
 
 def _most_and_rest(
@@ -157,10 +159,10 @@ def _most_and_rest(
     order = np.lexsort((-run_count, run_group))
     group, count = run_group[order], run_count[order]
     place = np.arange(len(group)) - np.searchsorted(group, group)
-    most, rest = (
-        np.bincount(group[rows], weights=count[rows], minlength=n_groups)
-        for rows in (place == 0, place >= l - 1)
-    )
+    most: Floats = np.zeros(n_groups)
+    most[group[place == 0]] = count[place == 0]
+    rest: Floats = np.zeros(n_groups)
+    np.add.at(rest, group[place >= l - 1], count[place >= l - 1])
     return most, rest
 
 
