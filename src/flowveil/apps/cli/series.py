@@ -60,15 +60,14 @@ def series(
     Steps that are published already are verified against the trips and left alone. A published step
     whose trips have changed is refused, unless --revision is given.
     """
-    from flowveil.publishing.run import anonymize_arguments, has_folds, reading_arguments, resources
-    from flowveil.publishing.series.steps import publish_series
+    from flowveil.publishing.run import anonymize_arguments, reading_arguments, resources
+    from flowveil.publishing.series.steps import publish_series, refusal_of
 
     if request.slices.time is None:
         raise ParameterError("A series needs the column of the time. Hint: --time COLUMN.")
-    if has_folds(request):
-        raise ParameterError(
-            "A series keeps one map, and cells with folds have none. Hint: leave the folds out."
-        )
+    folds = [name for name in ("fold", "fold_time") if name in request.given]
+    if folds:
+        raise ParameterError(refusal_of(folds))
     # The map of a series is that of its first step, or the one that is given: its steps choose
     # nothing themselves.
     asked = anonymize_arguments(request.with_values(zones_of=None, revision=None))

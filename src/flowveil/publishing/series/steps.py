@@ -70,14 +70,14 @@ _OF_EVERY_STEP = (*_PROMISE, "max_suppressed", "allow_small_k", "population_only
 #: follow.
 _OF_NO_STEP = ("dominance", "stricter", "l_places", "t")
 #: Settings that a series refuses.
-REFUSED = (*_OF_NO_STEP, *STATISTICS)
+REFUSED = (*_OF_NO_STEP, *STATISTICS, "fold", "fold_time")
 
 
 def refusal_of(names: Sequence[str]) -> str:
     """Returns why a series refuses these settings, and what to do instead."""
     return (
         f"A series cannot be asked for {', '.join(map(option, names))}: all steps have the same"
-        " guarantee, and these are for one release. Hint: publish the steps one by one with"
+        " map and guarantee, and these are for one release. Hint: publish the steps one by one with"
         f" `anonymize`, {option('during')} and {option('zones_of')}."
     )
 
