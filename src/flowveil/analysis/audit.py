@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from flowveil.analysis.shadow_releases import Membership, Minimality, membership, minimality
 from flowveil.core.errors import ParameterError
 from flowveil.core.values import value_columns
 from flowveil.published.document import Part, fill, page
 from flowveil.release.folder import taken_at_its_word
+from flowveil.request.keywords import ReadingKeywords
 from flowveil.verify.audit.parts import Parts, bounded_parts
 from flowveil.verify.audit.published import PublishedRelease, disjoint, read_release
 from flowveil.verify.audit.single_release import (
@@ -123,6 +124,9 @@ class Audit:
     )
     true: int = 0
 
+    def __repr__(self) -> str:
+        return f"<Audit of {len(self.releases)} releases, {len(self.failures)} failures>"
+
     @property
     def failures(self) -> list[str]:
         """Returns the reasons why the audit fails; empty if it passes."""
@@ -219,7 +223,7 @@ def audit(
     fail_on: Mapping[str, float] | None = None,
     shadows: int = 0,
     seed: int = 0,
-    **reading: Any,
+    **reading: Unpack[ReadingKeywords],
 ) -> Audit:
     """Attacks published releases as a reader would.
 
@@ -233,6 +237,10 @@ def audit(
         shadows: runs of the method with the trips: pairs of runs for each person (membership), and
             zones to try (minimality); 0 skips both.
         **reading: how to read the trips, where it should differ from what a report says.
+
+    Examples:
+        >>> flowveil.audit_releases(["release"], against="trips.csv")
+        <Audit of 1 releases, 0 failures>
     """
     limits = dict(fail_on or {})
     unknown = sorted(set(limits) - set(FIGURES))

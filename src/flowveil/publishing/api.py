@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from flowveil.core.errors import DataError, ParameterError
 from flowveil.release.counts import Publishable
 from flowveil.release.folder import ReleaseFolder, taken_at_its_word
 from flowveil.request import support
+from flowveil.request.keywords import FolderKeywords, WritingKeywords
 from flowveil.system.paths import named_path
 from flowveil.zoning.files import read_zones
 
@@ -24,6 +25,39 @@ if TYPE_CHECKING:
     from flowveil.release.zone_map import FrozenMap
 
 
+class StyleKeywords(TypedDict, total=False):
+    """How a picture is drawn; see `flowveil.published.pictures.Style`."""
+
+    basis: str
+    lines: int
+    width: float | None
+    dpi: int
+    title: str | None
+    caption: str | None
+    bbox: Sequence[float] | None
+    zoom: float
+
+
+class PictureKeywords(StyleKeywords, total=False):
+    """What a picture of a release shows, and how: `picture`."""
+
+    show: str
+    place: tuple[float, float] | None
+    over: UserRelease | str | PathLike[str] | None
+
+
+class DerivingKeywords(FolderKeywords, total=False):
+    """What is derived, and how it is written: `derive`."""
+
+    level: int | None
+    zones_of: Any
+    sum: str | Sequence[str]
+    pick: Mapping[str, Any] | Sequence[str]
+    within: Any
+    drop: str | Sequence[str]
+    zones: Any
+
+
 def picture(
     release: UserRelease | str | PathLike[str],
     path: str | PathLike[str],
@@ -31,7 +65,7 @@ def picture(
     show: str = "origins",
     place: tuple[float, float] | None = None,
     over: UserRelease | str | PathLike[str] | None = None,
-    **style: Any,
+    **style: Unpack[StyleKeywords],
 ) -> Path:
     """Draw a map of a release into a PNG, SVG or PDF file.
 
@@ -46,6 +80,10 @@ def picture(
         over: another release, or its folder, whose zones are drawn as outlines over the map.
         **style: see `flowveil.published.pictures.draw`. The caption names the guarantee and the
             source; the title is that of the release, unless others are given.
+
+    Examples:
+        >>> flowveil.picture("release", "map.png", show="origins").name
+        'map.png'
     """
     from flowveil.published.html import promise
     from flowveil.published.pictures import cells_from, draw
@@ -68,16 +106,16 @@ def picture(
             zones = zones_in(flows, zones)
         about = report["statement"]["about"]
         source = [f"Source: {about['source']}"] if "source" in about else []
-        style = {"caption": ". ".join([promise(report), *source]), **style}
-        if style.get("title") is None:
-            style["title"] = about.get("title")
+        look: dict[str, Any] = {"caption": ". ".join([promise(report), *source]), **style}
+        if look.get("title") is None:
+            look["title"] = about.get("title")
         if over is not None:
-            style["over"] = (
+            look["over"] = (
                 ReleaseFolder(named_path(over, what="the other release"))
                 if isinstance(over, str | PathLike)
                 else over
             ).zones
-        return draw(flows, zones, path, show=show, **style)
+        return draw(flows, zones, path, show=show, **look)
 
 
 def reconstruct(
@@ -119,6 +157,11 @@ def reconstruct(
     Returns:
         ``origin``, ``destination``, a column for each dimension, ``time`` first, ``trips`` and,
         where known, ``weight``.
+
+    Examples:
+        >>> matrix = flowveil.reconstruct("release", 5, bounds=True)
+        >>> matrix.column_names
+        ['origin', 'destination', 'trips', 'trips_low', 'trips_high']
     """
     from flowveil.published.reconstruction import (
         Wishes,
@@ -176,7 +219,7 @@ def derive(
     within: Any = None,
     drop: str | Sequence[str] = (),
     zones: Any = None,
-    **writing: Any,
+    **writing: Unpack[FolderKeywords],
 ) -> Derived:
     """Computes a table from a published release alone; see `flowveil.published.derive`.
 
@@ -199,12 +242,19 @@ def derive(
             different zones.
         InfeasibleError: the source is not in the ledger.
         OutputError: the folder may not or cannot be written.
+
+    Examples:
+        >>> flowveil.derive("release", level=5)
+        <Derived: 1 cells>
+        >>> flowveil.derive("release", "coarse", level=5, title="Coarser zones")
+        <Derived: 1 cells>
     """
     from flowveil.published.folder import MANIFEST
     from flowveil.published.read_release import map_of_statement, read_published
     from flowveil.publishing.ledger.ledger import check_source, record_derived
 
-    ledger = writing.pop("ledger", None)
+    wanted: dict[str, Any] = {**writing}
+    ledger = wanted.pop("ledger", None)
     folder = ReleaseFolder(named_path(release, what="the release"))
     with taken_at_its_word(folder.path):
         folder.check_manifest()
@@ -220,7 +270,7 @@ def derive(
                 "The release belongs to no map, so nothing can be derived from it."
             )
         keep = {
-            name: writing.pop(name) for name in ("overwrite", "replace_stronger") if name in writing
+            name: wanted.pop(name) for name in ("overwrite", "replace_stronger") if name in wanted
         }
         chosen = {
             "level": level,
@@ -230,7 +280,7 @@ def derive(
             "within": within,
             "drop": drop,
         }
-        made = derive_content(source, folder.sha256(MANIFEST), **chosen, **writing)
+        made = derive_content(source, folder.sha256(MANIFEST), **chosen, **wanted)
         # Everything is computed before anything is written.
         made.report  # noqa: B018
     if out is not None:
@@ -243,7 +293,7 @@ def derive(
 
 
 def derive_content(
-    source: Published, manifest_sha256: str, *, formats: Any = (), **how: Any
+    release: Published, manifest_sha256: str, /, *, formats: Any = (), **how: Any
 ) -> Derived:
     """Returns the derived release of public inputs in memory; ``how`` has arguments of `derive`."""
     from flowveil.published.about import checked
@@ -268,7 +318,7 @@ def derive_content(
         "formats": names,
         "about": checked(how),
     }
-    return Derived(derive_published(source, derivation, **stated))
+    return Derived(derive_published(release, derivation, **stated))
 
 
 def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = None) -> FrozenMap:
@@ -276,6 +326,10 @@ def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = No
     zones_of=...)``.
 
     ``out`` is a Parquet file into which they are also written.
+
+    Examples:
+        >>> flowveil.freeze("release")
+        <FrozenMap: 7 zones>
     """
     from flowveil.release.zone_map import FrozenMap
 
@@ -305,7 +359,9 @@ def derive_release(release: Publishable, **how: Any) -> Derived:
     return derive_content(content.published, manifest, **how)
 
 
-def publish(release: Publishable, directory: str | PathLike[str], **writing: Any) -> Path:
+def publish(
+    release: Publishable, directory: str | PathLike[str], **writing: Unpack[WritingKeywords]
+) -> Path:
     """Writes a release folder.
 
     See `flowveil.publishing.publish.publish`, and `flowveil.publishing.ledger.ledger` with a
@@ -314,19 +370,18 @@ def publish(release: Publishable, directory: str | PathLike[str], **writing: Any
     from flowveil.publishing.ledger.ledger import publish_recorded
     from flowveil.publishing.publish import publish as write
 
+    given: dict[str, Any] = {**writing}
+    ledger = given.pop("ledger", None)
     recording: dict[str, Any] = {
-        name: writing.pop(name)
-        for name in ("accept_differencing", "epsilon_total")
-        if name in writing
+        name: given.pop(name) for name in ("accept_differencing", "epsilon_total") if name in given
     }
-    ledger = writing.pop("ledger", None)
     numbers = release.parameters.get("between") or None
     features = support.asked_of({**recording, "ledger": ledger, "mean": numbers})
     support.check(features, support.Expected(counts=release.facets.counts, zones=None))
     support.check_needs(features)
     if ledger is None:
-        return write(release, directory, **writing)
-    return publish_recorded(release, directory, ledger=ledger, **recording, **writing)
+        return write(release, directory, **given)
+    return publish_recorded(release, directory, ledger=ledger, **recording, **given)
 
 
 def notebook_view(release: Publishable) -> str:

@@ -212,6 +212,11 @@ def read_zones(
             or a map has neither parents nor places. HierarchyError where the zones are not a tree.
         ParameterError: the arguments contradict each other.
         MissingExtraError: the format needs the extra ``zones``.
+
+    Examples:
+        >>> zones = flowveil.read_zones("map.csv")
+        >>> flowveil.read_trips("counts.csv", zones=zones, trips="count")
+        <Flows: 2 flows between 2 origin and 1 destination tiles>
     """
     cells = parse_grid(source)
     if cells is not None or grid is not None:
@@ -436,6 +441,10 @@ def read_tree(source: Any) -> Hierarchy:
 
     Returns:
         The tree. Several values or groups without a parent are joined under ``all``.
+
+    Examples:
+        >>> flowveil.read_tree({"bus": "transit", "metro": "transit", "walk": ""}).n_tiles
+        3
     """
     if isinstance(source, Mapping):
         label, rows = (

@@ -36,6 +36,11 @@ def prepare(name: str, source: Any, **options: Any) -> Prepared:
 
     Raises ParameterError for an unknown data set or option, DataError if the files are not those of
     the data set.
+
+    Examples:
+        >>> prepared = flowveil.prepare("gps", "points.csv")
+        >>> prepared.trips.num_rows
+        2
     """
     if name not in SOURCES:
         raise ParameterError(
