@@ -51,6 +51,11 @@ _NORTHINGS, _EASTINGS = ("y", "northing", "ycoord"), ("x", "easting", "xcoord")
 _TILES = ("h3", "hex", "h3cell", "h3index")
 #: Columns of the one place of a sighting.
 _SIGHTED = ("antenna", "antennaid", "cellid", "siteid", "bts", "btsid", "tower", "towerid", "lac")
+#: What a table of sightings is answered with.
+SIGHTINGS = (
+    "These are sightings, not trips: each row has one antenna or stop and a time. Hint: make trips"
+    " of them first with `flowveil prepare cdr INPUT --antennas PLACES --out trips.parquet`."
+)
 #: Ambiguous words: recognised only if the column holds tiles.
 _TILES_IF_HELD = (
     "",
@@ -613,12 +618,8 @@ def _recognise_ends(
                 "These are points, not trips: each row has one place and a time. Hint: make trips"
                 " of them first with `flowveil prepare gps INPUT --out trips.parquet`."
             )
-        if _are_sightings(by_key):
-            raise DataError(
-                "These are sightings, not trips: each row has one antenna or stop and a time. Hint:"
-                " make trips of them first with `flowveil prepare cdr INPUT --antennas PLACES --out"
-                " trips.parquet`."
-            )
+        if are_sightings(names):
+            raise DataError(SIGHTINGS)
         raise DataError(
             f"The columns of the two ends are not recognised. {header.described()} Recognised are"
             " names such as start_lat, start_lon, end_lat, end_lon, pickup_latitude,"
@@ -670,12 +671,13 @@ def _are_points(by_key: Mapping[str, Sequence[str]]) -> bool:
     return places == [1, 1] and any(re.search("time|date|stamp|^ts$", key) for key in by_key)
 
 
-def _are_sightings(by_key: Mapping[str, Sequence[str]]) -> bool:
+def are_sightings(names: Iterable[str]) -> bool:
     """Returns whether the columns are those of sightings of a phone or card: one place by its code,
     and a time.
     """
-    places = sum(len(by_key.get(word, ())) for word in _SIGHTED)
-    return places == 1 and any(re.search("time|date|stamp|^ts$", key) for key in by_key)
+    plain = [plain_name(name) for name in names]
+    places = sum(name in _SIGHTED for name in plain)
+    return places == 1 and any(re.search("time|date|stamp|^ts$", name) for name in plain)
 
 
 def _refuse_partitions(named: ColumnMap, partitions: Sequence[str]) -> None:
