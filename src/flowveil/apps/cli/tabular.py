@@ -200,6 +200,12 @@ def tabular() -> None:
 @click.option("--l", type=int, help="Fewest distinct sensitive values of a class.")
 @click.option("--t", type=float, help="Largest distance of a class from the table, 0 to 1.")
 @click.option(
+    "--entropy-l", type=float, help="Fewest equally frequent sensitive values of such entropy."
+)
+@click.option(
+    "--recursive-c", type=float, help="With --l: most frequent value over the rest, at most."
+)
+@click.option(
     "--strict/--relaxed",
     default=False,
     help="Classes whose regions do not overlap, or finer classes.",
