@@ -109,6 +109,17 @@ FEATURES: dict[str, Feature] = {
             counts=("noisy",),
             dimensions=_SLICES,
         ),
+        Feature(
+            "separate",
+            "it makes a matrix for each value of --by and each step of --every",
+            dimensions=_SLICES,
+        ),
+        Feature(
+            "districts",
+            "a pair of districts is published whole, and such rules would leave parts of it out",
+            counts=("exact", "noisy"),
+            without=("dominance", "stricter"),
+        ),
         Feature("zones_of", _FIXED, dimensions=_NO_FOLD),
         Feature("revision", _FIXED, dimensions=_NO_FOLD),
         Feature(
@@ -117,17 +128,15 @@ FEATURES: dict[str, Feature] = {
             counts=("exact", "noisy"),
             zones=("nodes", "boxes"),
             dimensions=_SINGLE,
-            without=("by", "every", "common_zones", "fold_time", "fold", "resume"),
+            without=("by", "every", "common_zones", "separate", "fold_time", "fold", "resume"),
         ),
-        Feature(
-            "fold_time",
-            "folds make one matrix of cells that have times or groups",
-            without=("by", "common_zones", "resume"),
-        ),
-        Feature(
-            "fold",
-            "folds make one matrix of cells that have times or groups",
-            without=("by", "common_zones", "resume"),
+        *(
+            Feature(
+                name,
+                "folds make one matrix of cells that have times or groups",
+                without=("common_zones", "resume", "separate"),
+            )
+            for name in ("fold_time", "fold")
         ),
     )
 }

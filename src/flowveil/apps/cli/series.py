@@ -55,12 +55,12 @@ def series(
     Steps that are published already are verified against the trips and left alone. A published step
     whose trips have changed is refused, unless --revision is given.
     """
-    from flowveil.publishing.run import anonymize_arguments, has_folds, reading_arguments, resources
+    from flowveil.publishing.run import anonymize_arguments, reading_arguments, resources
     from flowveil.publishing.series.steps import publish_series
 
     if request.slices.time is None:
         raise ParameterError("A series needs the column of the time. Hint: --time COLUMN.")
-    if has_folds(request):
+    if request.slices.fold_time or request.slices.fold:
         raise ParameterError(
             "A series keeps one map, and cells with folds have none. Hint: leave the folds out."
         )
