@@ -198,8 +198,8 @@ def runs(epsilons: tuple[float, ...], draws: int) -> Iterator[tuple[str, str, di
         n = draws if epsilon == MAIN else min(draws, FEW)
         yield f"posterior, ε = {epsilon:g} ({n})", "posterior", {"epsilon": epsilon}, n
     one: dict[str, Any] = {"epsilon": MAIN}
-    few_false = {**one, "false_flows": 0.12}
-    yield f"posterior, ε = 1, false_flows = 0.12 ({draws})", "posterior", few_false, draws
+    least_error = {**one, "false_flows": 1.0}
+    yield f"posterior, ε = 1, false_flows = 1 ({draws})", "posterior", least_error, draws
     for method in ("topdown", "privtree"):
         yield f"{method}, ε = 1 ({draws})", method, {**one, "level": LEVEL}, draws
     all_pairs = {**one, "level": LEVEL, "floor": 1}

@@ -141,7 +141,7 @@ MUTANTS = (
     ),
     Mutant(
         "cells below the threshold are published",
-        "publication.py:_recount",
+        "publishing/publish.py:_recount",
         "return None",
         ("unit/published/test_folder.py",),
     ),
@@ -167,16 +167,27 @@ MUTANTS = (
     # ---- layers
     Mutant(
         "layers: rules on cells are ignored",
-        "methods/layercut.py:_Layers._refused",
-        "return np.zeros(len(cell), dtype=np.bool_) if lenient else self._determined(rows, cell, "
-        "nodes)",
+        "methods/layercut.py:_Layers._cells",
+        "return correct(replace(self, cell_rule=None), rows, table, pairs)",
         ("property/test_layercut.py", "-k", "break_a_rule"),
     ),
     Mutant(
-        "layers: refused parts are shown",
-        "methods/layercut.py:_Layers._unexplained",
-        "return np.zeros(len(cell), dtype=np.bool_)",
-        ("property/test_layercut.py", "-k", "break_a_rule"),
+        "layers: thresholds of exactly k are called secret",
+        "methods/pair_divisions.py:PairTable.refused_by",
+        "return correct(self, None, words, step)",
+        ("property/test_layercut.py", "-k", "those_of_the_reference"),
+    ),
+    Mutant(
+        "layers: thresholds do not depend on the layer",
+        "core/secret_thresholds.py:SecretThresholds.amounts",
+        "return correct(self, 0, nodes)",
+        ("property/test_layercut.py", "-k", "those_of_the_reference"),
+    ),
+    Mutant(
+        "layers: sizes are those of seen tiles",
+        "zoning/public_map.py:tiles_of_nodes",
+        "return np.maximum(tree.leaf_stop - tree.leaf_start, 1).astype(np.float64)",
+        ("property/test_secret_thresholds.py", "-k", "nothing_is_proven"),
     ),
     Mutant(
         "kept layers: trips of a short cell are lost",
@@ -319,27 +330,32 @@ MUTANTS = (
     ),
     Mutant(
         "ledger: everything is disjoint",
-        "series/trip_facts.py:shares_no_trip",
+        "publishing/ledger/trip_facts.py:shares_no_trip",
         "return True",
         LEDGER,
     ),
-    Mutant("ledger: spellings differ", "series/trip_facts.py:_canonical", "return value", LEDGER),
+    Mutant(
+        "ledger: spellings differ",
+        "publishing/ledger/trip_facts.py:_canonical",
+        "return value",
+        LEDGER,
+    ),
     Mutant(
         "ledger: withdrawn releases are forgotten",
-        "series/ledger.py:_check",
+        "publishing/ledger/ledger.py:_check",
         "book.entries[:] = [e for e in book.entries if not any('withdraws' in x for x in book.entries)]\n"
         "return correct(release, new, book)",
         LEDGER,
     ),
     Mutant(
         "ledger: lines are not chained",
-        "series/ledger_file.py:_next_chain",
+        "publishing/ledger/ledger_file.py:_next_chain",
         "return 'x'",
         LEDGER_FILE,
     ),
     Mutant(
         "series: half a quarter is a quarter",
-        "series/derived.py:complete_periods",
+        "publishing/series/derived.py:complete_periods",
         "return {**correct(labels), **{label[:4]: [label] for label in labels}}",
         ("unit/publishing/series/test_series.py",),
     ),

@@ -54,6 +54,16 @@ def test_links_and_placeholders(document: Path):
     assert _PLACEHOLDER.findall(document.read_text(encoding="utf-8")) == []
 
 
+def test_every_test_that_a_page_names_is_there():
+    named = {
+        (page.name, path)
+        for page in DOCUMENTS
+        for path in re.findall(r"`(tests/[\w/]+\.py)`", page.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 20
+    assert [(page, path) for page, path in named if not (ROOT / path).exists()] == []
+
+
 def test_the_first_sentence_of_a_page_says_for_whom_it_is():
     pages = [page for page in (ROOT / "docs").rglob("*.md") if "decisions" not in page.parts]
     starts = {

@@ -17,6 +17,8 @@ from flowveil.methods.posterior_counts import (
     gravity_model,
     kinds_of,
     largest_count,
+    largest_small,
+    lowest_noisy,
 )
 from reference import posterior as reference
 
@@ -101,3 +103,16 @@ def test_counts_are_whole_and_sum_to_the_noisy_totals_of_distances(given_, epsil
     again = estimate_counts(noisy, totals - 3, districts, **how)
     np.testing.assert_array_equal(counts, again)
     assert np.all(kinds_of(np.full((2, 2), 1e30, np.float32)) == 51)
+
+
+@settings(max_examples=3, deadline=None)
+@given(st.integers(2, 4), st.integers(0, 999))
+def test_all_steps_together_are_those_of_the_reference(n, seed):
+    noisy, totals, districts = world(n, seed, 12)
+    epsilon = 2.0
+    found = estimate_counts(noisy, totals, districts, epsilon=epsilon, class_epsilon=30.0)
+    ends = {"low": lowest_noisy(epsilon), "most": largest_count(epsilon)}
+    wanted = reference.estimate_counts(
+        noisy, totals, districts, epsilon, **ends, large=largest_small(epsilon)
+    )
+    np.testing.assert_array_equal(found, wanted)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -13,8 +14,8 @@ def gravity_model(noisy, totals, distance_class, rounds: int = 12):
     n = len(noisy)
     pairs = [(i, j) for i in range(n) for j in range(n)]
     model = dict.fromkeys(pairs, 1.0)
-    starts = [max(sum(int(noisy[i][j]) for j in range(n)), 1) for i in range(n)]
-    ends = [max(sum(int(noisy[i][j]) for i in range(n)), 1) for j in range(n)]
+    starts = [max(sum(float(noisy[i][j]) for j in range(n)), 1) for i in range(n)]
+    ends = [max(sum(float(noisy[i][j]) for i in range(n)), 1) for j in range(n)]
     sides = (
         ([max(int(total), 1) for total in totals], lambda i, j: int(distance_class[i][j])),
         (starts, lambda i, _: i),
@@ -86,3 +87,25 @@ def allocate_trips(noisy, tails, expected, distance_class, totals):
         for *_, i, j in sorted(choices)[: max(left, 0)]:
             counts[i, j] += 1
     return counts
+
+
+def estimate_counts(noisy, totals, districts, epsilon: float, *, low: int, most: int, large: int):
+    """All steps, without a limit on false flows; the totals of the classes are given."""
+    noise_variance = 2 * math.exp(-epsilon) / (1 - math.exp(-epsilon)) ** 2
+    small, seen, variance = noisy <= large, noisy.astype(float), noise_variance
+    for _ in range(2):
+        model = gravity_model(seen, totals, districts.distance_class)
+        expected = corrected(model, seen, districts.neighbours, variance)
+        kind = np.clip(np.floor(3 * np.log2(np.maximum(expected, 2.0**-13))), -39, 12) + 39
+        tails = SimpleNamespace(small=small, kind=kind.astype(int), lowest=low, tails={})
+        means = noisy.astype(float)
+        for one in np.unique(kind[small]).astype(int).tolist():
+            values = noisy[small & (kind == one)].tolist()
+            found = count_tails(values, epsilon, low=low, most=most)
+            table = np.zeros((most - low + 1, most))
+            for value, tail in found.items():
+                table[max(value - low, 0)] = tail
+                means[small & (kind == one) & (noisy == value)] = sum(tail)
+            tails.tails[one] = table
+        seen, variance = means, 0.0
+    return allocate_trips(noisy, tails, expected, districts.distance_class, totals)

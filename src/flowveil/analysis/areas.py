@@ -156,7 +156,7 @@ def default_levels(flows: Flows) -> list[int]:
     For other trees and coarse tiles, the two levels above the tiles.
     """
     tree = flows.origins
-    if tree.kind == "dendrogram":
+    if tree.is_dendrogram:
         return []
     finest = int(tree.level[tree.leaf_node].max())
     fixed = [level for level in LEVELS if level < finest] if is_h3(tree) else []
@@ -207,7 +207,7 @@ def clusters(flows: Flows) -> Zoning | None:
     They are decided by the map alone, and so the same for all methods and trips.
     """
     whole = flows.whole_map
-    if whole is None or whole.kind != "dendrogram":
+    if whole is None or not whole.is_dendrogram:
         return None
     node = whole.leaf_node.copy()
     # A node on the way up holds at least one tile more than the one below it.

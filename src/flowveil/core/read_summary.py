@@ -92,6 +92,7 @@ class ReadSummary:
     crs: str | None = None
     decimal_comma: bool = False
     thousands: str | None = None
+    counted: str | None = None
     source_format: str | None = None
     column_names: tuple[str, ...] = ()
     pad_codes: bool = False
@@ -140,6 +141,7 @@ class ReadSummary:
                 "outside",
                 "crs",
                 "thousands",
+                "counted",
                 "source_format",
             )
         }

@@ -88,9 +88,9 @@ _NOISE: dict[str, Any] = {"counts": "noisy", "hierarchy": None}
 _FOLDING: dict[str, Any] = {"homogeneous": False, "folds": True, "hierarchy": "halves"}
 _PLANS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "twincut": (twincut, {"same_zones_plan": twincut_same_zones, "hierarchy": "halves"}),
-    "odkanon": (odkanon, {"same_zones_plan": odkanon}),
+    "odkanon": (odkanon, {"same_zones_plan": odkanon, "common_zones": True}),
     "paircut": (paircut, _FOLDING),
-    "layercut": (layercut, {**_FOLDING, "max_suppressed": 0.01}),
+    "layercut": (layercut, {**_FOLDING, "max_suppressed": 0.01, "common_zones": True}),
     "oigh": (oigh, {"same_zones_plan": one_level}),
     "suppression": (suppression, {"same_zones_plan": suppression}),
     "atg-dual": (atg_dual, {"homogeneous": False}),

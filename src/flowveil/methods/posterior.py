@@ -30,6 +30,8 @@ from flowveil.release.noisy import NoiseStep, NoisyCounts
 MOST_PAIRS = 30_000_000
 #: Largest scale of the noise on pairs. With more, whole counts of single pairs say nothing.
 LARGEST_PAIR_SCALE = 60
+#: Default share of listed pairs that are expected to be false. With ε = 1, up to 15 % are.
+FALSE_FLOWS = 0.08
 #: Uses of the two parts of the budget; the last is that of the pairs.
 PARTS = ("distance classes", "pairs of districts")
 
@@ -47,7 +49,7 @@ def posterior(
     districts: int | None = None,
     region: str | None = None,
     budget: str = "0.02,0.98",
-    false_flows: float = 1.0,
+    false_flows: float = FALSE_FLOWS,
     unsafe_seed_for_tests: int | None = None,
 ) -> NoisyCounts:
     """Estimates whole counts of all pairs of districts from noisy ones.
@@ -61,7 +63,7 @@ def posterior(
         budget: the shares of ε for distance classes and for pairs, separated by a comma; their sum
             is 1.
         false_flows: the largest expected share of listed pairs that had no trips. 1 minimises the
-            error of the table; 0.12 gave 13 to 18 % on five sets (docs/methods/posterior.md).
+            error of the table.
 
     Raises ParameterError and DataError as `flowveil.methods.laplace.laplace`, or if the districts
     would come from the data, are too many, or have no places.

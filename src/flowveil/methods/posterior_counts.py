@@ -7,7 +7,9 @@ distribution of the noise. So the result is post-processing and costs no ε.
    counts of neighbouring pairs and of the reverse pair (`expected_counts`).
 2. Pairs of similar expectation form a kind. The distribution of true counts of each kind is found
    by expectation maximisation, and from it P(count >= j | noisy count) (`count_tails`).
-3. The trips of each distance class are given one by one to the pairs and counts j with the largest
+3. Steps 1 and 2 are repeated with the posterior means in place of the noisy counts: they have less
+   noise, so margins and neighbours say more (`posterior_means`).
+4. The trips of each distance class are given one by one to the pairs and counts j with the largest
    probability (`allocate_trips`). Among all tables with these totals it minimises the expected sum
    of absolute errors, because each trip given lowers it by 2 P(count >= j) - 1.
 
@@ -145,6 +147,9 @@ def estimate_counts(
     totals = combined_totals(noisy, class_totals, districts, class_variance / variance)
     expected = expected_counts(noisy, totals, districts, variance=variance)
     tails = count_tails(noisy, kinds_of(expected), epsilon)
+    means = posterior_means(noisy, tails)
+    expected = expected_counts(means, totals, districts, variance=0.0)
+    tails = count_tails(noisy, kinds_of(expected), epsilon)
     least = least_chance(noisy, tails, false_flows)
     return allocate_trips(
         noisy, tails, expected, districts.distance_class, totals, least_chance=least
@@ -172,9 +177,12 @@ def combined_totals(
 
 
 def expected_counts(
-    noisy: Counts, class_totals: Counts, districts: Districts, *, variance: float
+    noisy: NDArray[Any], class_totals: Counts, districts: Districts, *, variance: float
 ) -> Matrix:
-    """Returns the expectation of each count: a gravity model, corrected by neighbouring pairs."""
+    """Returns the expectation of each count: a gravity model, corrected by neighbouring pairs.
+
+    ``variance`` is that of the noise on the counts; 0 for posterior means.
+    """
     model = gravity_model(noisy, class_totals, districts)
     expected = np.empty_like(model)
     n_neighbours = np.sum(districts.neighbours >= 0, axis=1).astype(np.float32)
@@ -188,7 +196,7 @@ def expected_counts(
     return expected
 
 
-def gravity_model(noisy: Counts, class_totals: Counts, districts: Districts) -> Matrix:
+def gravity_model(noisy: NDArray[Any], class_totals: Counts, districts: Districts) -> Matrix:
     """Returns the product of factors of origin, destination and distance class with these sums."""
     n, n_classes = districts.n, districts.n_classes
     starts, ends = (np.maximum(noisy.sum(axis=axis), 1.0) for axis in (1, 0))
@@ -291,6 +299,21 @@ def count_tails(noisy: Counts, kind: Int8s, epsilon: float) -> CountTails:
     return CountTails(kind, small, low, tails)
 
 
+def posterior_means(noisy: Counts, tails: CountTails) -> Matrix:
+    """Returns the mean of each count given its noisy count: the sum of its tail probabilities."""
+    n_kinds = max(tails.tails, default=0) + 1
+    n_rows = len(next(iter(tails.tails.values()), np.zeros(1)))
+    table = np.zeros((n_kinds, n_rows), dtype=np.float32)
+    for kind, of_kind in tails.tails.items():
+        table[kind] = of_kind.sum(axis=1)
+    means = np.empty(noisy.shape, dtype=np.float32)
+    for rows in _blocks(len(noisy)):
+        row = np.clip(noisy[rows] - tails.lowest, 0, n_rows - 1)
+        small = tails.small[rows]
+        means[rows] = np.where(small, table[tails.kind[rows] * small, row], noisy[rows])
+    return means
+
+
 def noise_likelihood(epsilon: float) -> Floats:
     """Returns P(noisy count | true count), a row for each noisy count."""
     q = math.exp(-epsilon)
@@ -315,7 +338,7 @@ def fit_prior(histogram: Floats, likelihood: Floats) -> Floats:
     return prior
 
 
-# ---- step 3 --------------------------------------------------------------------------------------
+# ---- step 4 --------------------------------------------------------------------------------------
 
 
 def least_chance(noisy: Counts, tails: CountTails, false_flows: float) -> float:

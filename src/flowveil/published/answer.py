@@ -17,16 +17,18 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.core.times import TIME
+from flowveil.core.unit_names import unit_words
 from flowveil.published.basemap_context import airports, world
 from flowveil.published.disaggregation import VOLUMES
 from flowveil.published.estimate import Estimate
 from flowveil.published.flow_map import NOWHERE, frame_of, pack, pack_shapes, unpack
-from flowveil.published.language import catalogue, number, texts
+from flowveil.published.language import number, texts, words_of
 from flowveil.published.language import share as share_words
 from flowveil.published.maps import ENDS, zones_of
-from flowveil.published.sentences import guarantee_words, unit_words
+from flowveil.published.sentences import guarantee_words
 from flowveil.published.user_outlines import Outline
 from flowveil.published.zone_overlaps import Overlap, areas_km2
+from flowveil.release.facets import Facets
 
 Floats = NDArray[np.float64]
 
@@ -74,7 +76,9 @@ def answer_data(
     there = ~np.isnan(np.array(places.lat))
     if frame is not None:
         spots[there] = frame.whole_units(np.column_stack((places.lon, places.lat))[there])
-    basis = "weight" if "weight" in estimate.table.column_names else "trips"
+    # The range of an hour follows from slices; the page has no such range for intervals.
+    table = estimate.together() if Facets.from_report(report).folds else estimate.table
+    basis = "weight" if "weight" in table.column_names else "trips"
     size = areas_km2(shapes[[shape is not None for shape in shapes]])
     return {
         "level": estimate.level,
@@ -90,12 +94,12 @@ def answer_data(
             "place": pack(places.of),
         },
         "places": {"name": places.name, "x": pack(spots[:, 0]), "y": pack(spots[:, 1])},
-        "rows": _rows(estimate.table, codes),
+        "rows": _rows(table, codes),
         "touched": {
             end: _touched(zones, over, end, codes)
             for end, over in zip(ENDS, estimate.ends, strict=True)
         },
-        **_times(estimate.table),
+        **_times(table),
     }
 
 
@@ -136,7 +140,8 @@ def words_of_answer(
     report: Mapping[str, Any], data: Mapping[str, Any], title: str, language: str
 ) -> dict[str, Any]:
     """Returns the words of the answer: what it rests on, and the line below the headline."""
-    t, published = texts(language), report["published"]
+    counted = unit_words("trips", report["parameters"])
+    t, published = texts(language, counted), report["published"]
     shares = report["statement"]["shares"]
     missing = (
         t("rely_complete")
@@ -155,7 +160,7 @@ def words_of_answer(
     )
     return {
         "language": language,
-        "texts": catalogue()[language],
+        "texts": words_of(language, counted),
         "rely": [t("rely_range"), missing, t("rely_conclude")],
         "zone": report["statement"]["timezone"],
         "story": story,
@@ -169,7 +174,10 @@ def _guarantee(report: Mapping[str, Any], language: str) -> str:
     if stated not in (["trips"], ["people"]):
         return guarantee_words(guarantee, parameters)
     n = number(guarantee[stated[0]], language, digits=15)
-    return texts(language)(f"unit_{unit_words(stated[0], parameters)}", n=n)
+    unit = unit_words(stated[0], parameters)
+    if stated == ["trips"] and unit != "trips":
+        return f"{n} {unit}"
+    return texts(language)(f"unit_{unit}", n=n)
 
 
 def _rows(table: pa.Table, codes: list[str]) -> dict[str, Any]:

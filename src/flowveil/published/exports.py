@@ -44,8 +44,10 @@ from flowveil.published.zone_names import names_by_code, zone_names
 _ROWS_PER_BATCH = 1 << 20
 #: Formats whose cells have all columns of the release.
 _OF_ALL_COLUMNS = ("csv", "geojson", "gpkg", "fgb", "pmtiles", "arrow", "dcat", "croissant")
+#: Formats of matrices: folds have an estimate for each of their values.
+MATRIX_FORMATS = ("omx", "wide")
 #: Formats whose flows may have folds.
-_OF_FOLDS = (*_OF_ALL_COLUMNS, "kepler")
+_OF_FOLDS = (*_OF_ALL_COLUMNS, *MATRIX_FORMATS, "kepler")
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import shapely
 
 from flowveil.core.errors import ParameterError
+from flowveil.core.unit_names import unit_words
 from flowveil.published.about import described, title
 from flowveil.published.answer import answer_data, finding, words_of_answer
 from flowveil.published.answer import headline as to_headline
@@ -34,7 +35,6 @@ from flowveil.published.sentences import (
     rounded,
     sentence,
     sides,
-    unit_words,
 )
 from flowveil.release.facets import Facets
 

@@ -8,10 +8,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from flowveil.core.errors import DataError, ParameterError, option
-from flowveil.core.values import refuse_numbers
+from flowveil.core.errors import DataError, ParameterError
 from flowveil.release.counts import Publishable
 from flowveil.release.folder import ReleaseFolder, taken_at_its_word
+from flowveil.request import support
 from flowveil.system.paths import named_path
 from flowveil.zoning.files import read_zones
 
@@ -88,10 +88,11 @@ def reconstruct(
     population: Any = None,
     land: Any = None,
     decay: bool = True,
-    whole: bool = False,
+    whole: bool | None = None,
     bounds: bool = False,
     per: Literal["day"] | None = None,
     totals: Any = None,
+    sum: str | Sequence[str] = (),  # the name of the option
 ) -> pa.Table:
     """Estimate the flows of a published release between areas of choice.
 
@@ -107,15 +108,17 @@ def reconstruct(
             ``population`` for the tiles of the release's map.
         land: polygons outside of which no trip starts or ends.
         decay: fit how trips get rarer with distance.
-        whole: round to whole trips, totals kept.
+        whole: round to whole trips, totals kept; by default in a CSV file.
         bounds: add ``trips_low`` and ``trips_high``: trips that cells prove, and the most that they
             allow.
         per: ``day``: the mean of a day of the declared period.
         totals: known totals to scale to: ``area``, ``origins`` and ``destinations``, or one of the
             two.
+        sum: dimensions to add up, such as ``time``.
 
     Returns:
-        ``origin``, ``destination``, slice columns, ``trips`` and, where known, ``weight``.
+        ``origin``, ``destination``, a column for each dimension, ``time`` first, ``trips`` and,
+        where known, ``weight``.
     """
     from flowveil.published.reconstruction import (
         Wishes,
@@ -128,6 +131,7 @@ def reconstruct(
 
     if out is not None:
         check_out(out)
+    is_csv = out is not None and Path(out).suffix.lower() == ".csv"
     folder = ReleaseFolder(named_path(release, what="the release"))
     own = folder.report["parameters"].get("zones") or {}
     areas = zones if isinstance(zones, int | ZoneMap) else _areas_of_reader(zones, own)
@@ -135,10 +139,11 @@ def reconstruct(
         population=None if population is None else load_table(population, what="the population")[0],
         land=None if land is None else read_outlines(land),
         decay=decay,
-        whole=whole,
+        whole=is_csv if whole is None else whole,
         bounds=bounds,
         per=per,
         totals=None if totals is None else load_table(totals, what="the totals")[0],
+        sum=(sum,) if isinstance(sum, str) else tuple(sum),
     )
     with taken_at_its_word(folder.path):
         lookup = folder.lookup if (folder.path / "lookup.csv").exists() else None
@@ -146,8 +151,7 @@ def reconstruct(
             folder.flows, folder.zones, folder.report, areas, lookup=lookup, wishes=wishes
         )
     if out is not None:
-        slices = folder.report["statement"]["slice_columns"]
-        write_reconstructed(table, out, slice_columns=slices, outline=outline_of(areas))
+        write_reconstructed(table, out, outline=outline_of(areas))
     return table
 
 
@@ -310,27 +314,19 @@ def publish(release: Publishable, directory: str | PathLike[str], **writing: Any
     from flowveil.publishing.ledger.ledger import publish_recorded
     from flowveil.publishing.publish import publish as write
 
-    recording = {
+    recording: dict[str, Any] = {
         name: writing.pop(name)
         for name in ("accept_differencing", "epsilon_total")
         if name in writing
     }
     ledger = writing.pop("ledger", None)
-    if release.parameters.get("between"):
-        refuse_numbers({"accept_differencing": recording.get("accept_differencing")})
+    numbers = release.parameters.get("between") or None
+    features = support.asked_of({**recording, "ledger": ledger, "mean": numbers})
+    support.check(features, support.Expected(counts=release.facets.counts, zones=None))
+    support.check_needs(features)
     if ledger is None:
-        refuse_total_without_ledger(recording.get("epsilon_total"))
         return write(release, directory, **writing)
     return publish_recorded(release, directory, ledger=ledger, **recording, **writing)
-
-
-def refuse_total_without_ledger(total: float | None) -> None:
-    """Raises ParameterError if there is a total, because nothing could be added up for it."""
-    if total is not None:
-        raise ParameterError(
-            f"{option('epsilon_total')} is about all noisy releases of a data set, which a ledger"
-            f" records. Hint: name its folder with {option('ledger')}."
-        )
 
 
 def notebook_view(release: Publishable) -> str:

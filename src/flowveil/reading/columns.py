@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from flowveil.core.errors import DataError, ParameterError, option, with_value, without_value
 from flowveil.core.flows import SUM_COLUMNS
 from flowveil.core.headers import Header, listed, plain_name
+from flowveil.core.unit_names import VEHICLES, names_vehicles
 from flowveil.core.values import STATISTICS
-from flowveil.core.vehicles import VEHICLES, names_vehicles
 from flowveil.reading.formats import refuse_known_layout
 from flowveil.reading.sql import MISSING
 

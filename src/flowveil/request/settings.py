@@ -72,6 +72,21 @@ class Setting:
         return tuple(found() if callable(found) else found)
 
     @property
+    def is_flag(self) -> bool:
+        """Whether the option takes no value."""
+        return self.kind == "flag"
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the value is a list of texts."""
+        return self.kind == "list"
+
+    @property
+    def is_pairs(self) -> bool:
+        """Whether the value is a list of ``NAME=VALUE``."""
+        return self.kind == "pairs"
+
+    @property
     def path(self) -> str:
         """Section and name, as ``--set`` takes them."""
         return f"{self.section}.{self.name}"
@@ -80,7 +95,7 @@ class Setting:
         """Return the value in the type of the field; None and empty lists mean "not given"."""
         if value is None:
             return _EMPTY.get(self.kind)
-        if self.kind == "list" and isinstance(value, str):
+        if self.is_list and isinstance(value, str):
             value = split(value) if self.commas else (value,)
         if isinstance(value, bool) and "true" in self.choices:
             value = str(value).lower()
@@ -102,7 +117,7 @@ class Setting:
     def parse(self, text: str) -> Any:
         """Return the value that a text on the command line means."""
         text = text.strip()
-        if self.kind == "flag" and text.casefold() in ("true", "false"):
+        if self.is_flag and text.casefold() in ("true", "false"):
             return text.casefold() == "true"
         if self.kind in ("whole", "number"):
             try:

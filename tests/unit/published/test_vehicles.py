@@ -11,7 +11,7 @@ import pytest
 from conftest import trip_table
 from flowveil import anonymize, read_trips
 from flowveil.core.errors import ParameterError
-from flowveil.core.vehicles import names_vehicles
+from flowveil.core.unit_names import names_vehicles
 from samples.drafts import unchecked
 
 

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from flowveil import anonymize, read_slices
-from flowveil.core.errors import ParameterError
 from flowveil.core.times import fold_times
 from flowveil.verify.from_flows import recount_flows
 from samples.drafts import unchecked

@@ -33,6 +33,7 @@ from flowveil.request.request import Request
 @with_request(
     *(
         "out",
+        "rule",
         "k",
         "protect",
         "max_suppressed",

@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flowveil.core.errors import FlowveilError, InfeasibleError, ParameterError, option
+from flowveil.core.errors import FlowveilError, InfeasibleError, ParameterError
 from flowveil.core.guarantee import DIFFERENCING
 from flowveil.core.times import TIME
 from flowveil.published.about import ENTRIES
@@ -33,6 +33,7 @@ from flowveil.publishing.ledger.trip_sketch import shares_trips, trip_sketch
 from flowveil.publishing.publish import folder_content, publish
 from flowveil.release.counts import Publishable
 from flowveil.release.noisy import NothingLeftError, PrivacyLoss
+from flowveil.request import support
 from flowveil.system.output import real_place
 from flowveil.system.paths import read_json
 
@@ -87,10 +88,8 @@ def publish_recorded(
     release.check_publishable()
     check_target(directory)
     _refuse_inside(ledger, directory)
-    if epsilon_total is not None and not release.facets.is_noisy:
-        raise ParameterError(
-            f"{option('epsilon_total')} is for methods that add noise; this one has no ε."
-        )
+    if epsilon_total is not None:
+        support.check({"epsilon_total"}, support.Expected(counts=release.facets.counts, zones=None))
     with open_ledger(ledger) as book:
         stated: Any = release
         entry: dict[str, Any] | None

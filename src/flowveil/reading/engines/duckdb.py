@@ -121,6 +121,9 @@ def _read_as(table: Table, reading: Reading) -> Reading:
     if reading.thousands is None and not reading.decimal_comma:
         reading = replace(reading, thousands=given.pop("thousands", None))
     given.pop("thousands", None)
+    counted = given.pop("counted", None)
+    if reading.counted is None and columns.trips is None:
+        reading = replace(reading, counted=counted)
     if columns.ends:
         given = {role: name for role, name in given.items() if not role.startswith(_ENDS)}
     if columns.weight:

@@ -222,7 +222,7 @@ def incomparable(a: PublishedRelease, b: PublishedRelease) -> str | None:
     """Why two releases cannot be compared; None if they can."""
     if a.noisy or b.noisy:
         return "counts of one carry noise"
-    if not (a.nodes and b.nodes):
+    if not (a.nodes and b.nodes) and not (a.ground == b.ground and disjoint(a, b)):
         return "the cells of one are boxes, or have folds"
     if a.ground != b.ground:
         return "they are of different areas, or left out different rows"

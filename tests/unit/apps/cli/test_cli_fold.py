@@ -97,8 +97,11 @@ def test_the_command_line_folds_verifies_and_repeats(here, capsys):
             ["--fold", "purpose=purposes.csv", "--set", "protection.dominance=0.5"],
             "combined with folds",
         ),
-        (["--fold", "purpose=purposes.csv", "--method", "twincut"], "cannot fold purpose"),
-        (["--fold", "purpose=purposes.csv", "--format", "omx"], "times or groups of cells"),
+        (
+            ["--fold", "purpose=purposes.csv", "--method", "twincut"],
+            "--fold cannot be combined with method 'twincut'",
+        ),
+        (["--fold", "purpose=purposes.csv", "--format", "flowmap"], "times or groups of cells"),
         (["--fold", "purpose=missing.csv"], "does not exist"),
         (["--fold", "purposes.csv"], "NAME=FILE|name=value|NAME=VALUE"),
         (["--fold", "porpuse=purposes.csv"], "- 'porpuse'."),
