@@ -183,19 +183,22 @@ Depths = tuple[int, ...]
 def frames_of(dimensions: Sequence[Dimension]) -> list[Depths]:
     """Returns the depths of every dimension, the narrowest combination first, the roots last.
 
-    By the number of values that a node has, which the trees decide alone.
+    By the doublings of the hours, or of the number of values, of a node. Hours without trips count.
     """
-    widest = [
-        [int(one.tree.size[_at_depth(one.tree, depth)].max()) for depth in _depths(one.tree)]
-        for one in dimensions
-    ]
+    widest = [[_doublings(one, depth) for depth in _depths(one.tree)] for one in dimensions]
     combinations = list(product(*(reversed(_depths(one.tree)) for one in dimensions)))
 
-    def width(depths: Depths) -> tuple[float, Depths]:
-        sizes = [own[depth] for own, depth in zip(widest, depths, strict=True)]
-        return float(np.prod(sizes)), tuple(-depth for depth in depths)
+    def width(depths: Depths) -> tuple[int, Depths]:
+        doublings = [own[depth] for own, depth in zip(widest, depths, strict=True)]
+        return sum(doublings), tuple(-depth for depth in depths)
 
     return sorted(combinations, key=width)
+
+
+def _doublings(one: Dimension, depth: int) -> int:
+    node, leaf = _at_depth(one.tree, depth), one.tree.leaf_node
+    width = one.tree.size if one.every is None else one.width
+    return int(np.ceil(np.log2(width[node].max() / width[leaf].min())))
 
 
 def _depths(tree: Hierarchy) -> range:
