@@ -15,6 +15,7 @@ LONG = {
     "atg_gap",
     "audits",
     "choosing_sets",
+    "fairness",
     "halves_table",
     "k_or_epsilon",
     "minimality",
@@ -22,6 +23,7 @@ LONG = {
     "layers",
     "planner",
     "posterior",
+    "posterior_parts",
     "soak",
     "twincut_table",
 }

@@ -66,6 +66,7 @@ ATTACKS = ("unit/analysis/test_attacks.py",)
 LEDGER_FILE = ("unit/publishing/ledger/test_ledger_file.py",)
 
 NOISE = ("unit/methods/test_posterior_audit.py",)
+NOISE_OF_LAPLACE = ("unit/methods/test_laplace_audit.py",)
 
 MUTANTS = (
     # ---- noise
@@ -75,8 +76,39 @@ MUTANTS = (
         "of_classes, of_pairs = (\n"
         "    DiscreteLaplace(distribution.scale / 2) for distribution in distributions\n"
         ")\n"
-        "return correct(table, districts, (of_classes, of_pairs), bits)",
+        "return correct(tables, districts, (of_classes, of_pairs), bits)",
         NOISE,
+    ),
+    Mutant(
+        "posterior: half of the noise of slices",
+        "methods/posterior.py:noisy_parts",
+        "return correct(tables, pairs, DiscreteLaplace(distribution.scale / 2), bits)",
+        (*NOISE, "-k", "slices"),
+    ),
+    Mutant(
+        "laplace: half of the noise",
+        "methods/laplace.py:noise_scale",
+        "return correct(sensitivity, epsilon) / 2",
+        NOISE_OF_LAPLACE,
+    ),
+    Mutant(
+        "topdown: half of the noise",
+        "methods/topdown.py:_noise_of_levels",
+        "return correct(replace(privacy, epsilon=2 * privacy.epsilon), levels, shares)",
+        ("unit/methods/test_topdown_audit.py",),
+    ),
+    Mutant(
+        "privtree: half of the noise",
+        "methods/privtree.py:_Budget.from_options",
+        "doubled = replace(privacy, epsilon=2 * privacy.epsilon)\n"
+        "return correct(doubled, budget, decay, divide_above)",
+        ("unit/methods/test_privtree_audit.py", "-k", "keep_the_promise"),
+    ),
+    Mutant(
+        "slices of noise: a person's trips are not bounded over all slices",
+        "methods/noise_guarantee.py:bounded_trips",
+        "return trips.astype(np.int64)",
+        (*NOISE_OF_LAPLACE, "-k", "slices"),
     ),
     Mutant(
         "posterior: a person's trips are not bounded",
@@ -154,7 +186,7 @@ MUTANTS = (
     ),
     Mutant(
         "numbers: differences",
-        "record_values.py:refuse_numbers",
+        "request/support.py:check",
         "return None",
         (*NUMBERS, "-k", "refuses"),
     ),

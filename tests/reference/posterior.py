@@ -1,5 +1,5 @@
 """The posterior of noisy counts, one pair at a time, for comparison with
-`flowveil.methods.posterior_counts`."""
+`flowveil.methods.posterior_counts` and `posterior_slices`."""
 
 from __future__ import annotations
 
@@ -109,3 +109,36 @@ def estimate_counts(noisy, totals, districts, epsilon: float, *, low: int, most:
             tails.tails[one] = table
         seen, variance = means, 0.0
     return allocate_trips(noisy, tails, expected, districts.distance_class, totals)
+
+
+def expected_parts(totals, seen, profile, variance: float):
+    """Each pair divided like all trips, corrected by the pairs with the same end."""
+    n_slices = len(profile)
+    out = []
+    for origin, destination, trips in zip(*totals, strict=True):
+        row = []
+        for t in range(n_slices):
+            value = trips * profile[t]
+            for end, ends in ((origin, totals[0]), (destination, totals[1])):
+                rows = [i for i, one in enumerate(ends) if one == end]
+                hoped = sum(totals[2][i] * profile[t] for i in rows)
+                trust = hoped**2 / (hoped**2 + hoped + len(rows) * variance)
+                observed = sum(float(seen[i][t]) for i in rows)
+                value *= min(max(1 + trust * (observed / hoped - 1), 0.05), 20)
+            row.append(value)
+        out.append([value * trips / sum(row) for value in row])
+    return np.array(out)
+
+
+def allocate_parts(totals, noisy, tails, least: float):
+    """The trips of each pair given one by one to its most probable slices; all counts are small."""
+    counts = np.zeros_like(noisy)
+    for i, trips in enumerate(totals):
+        choices = []
+        for t, value in enumerate(noisy[i].tolist()):
+            chances = tails.tails[int(tails.kind[i, t])][max(value - tails.lowest, 0)]
+            late = chances[0] < least
+            choices += [(late, -np.float32(p), t) for p in chances.tolist()]
+        for *_, t in sorted(choices, key=lambda one: one[:2])[:trips]:
+            counts[i, t] += 1
+    return counts

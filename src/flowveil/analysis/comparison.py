@@ -100,6 +100,9 @@ class Comparison:
     frontiers: tuple[Frontier, ...] = ()  # of each protection and k, with TwinCut among the methods
     noisy: tuple[Run, ...] = ()  # of methods that add noise, by ε
 
+    def __repr__(self) -> str:
+        return f"<Comparison of {len(self.runs) + len(self.noisy)} runs, private>"
+
     @property
     def table(self) -> pa.Table:
         """One row for each run, with all digits: the content of comparison.csv.

@@ -105,6 +105,9 @@ class ReadSummary:
     value_share: float | None = None
     p_percent: float | None = None
 
+    def __repr__(self) -> str:
+        return f"<ReadSummary: {self.rows:,} rows>"
+
     @property
     def left_out(self) -> dict[str, int]:
         """All rows that are not used, by reason."""

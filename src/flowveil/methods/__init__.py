@@ -25,7 +25,7 @@ from flowveil.methods.mondrian import mondrian
 from flowveil.methods.odkanon import odkanon
 from flowveil.methods.oigh import oigh, one_level, suppression
 from flowveil.methods.paircut import paircut
-from flowveil.methods.posterior import posterior
+from flowveil.methods.posterior import posterior, posterior_of_slices
 from flowveil.methods.privtree import privtree
 from flowveil.methods.topdown import topdown
 from flowveil.methods.twincut import twincut
@@ -102,7 +102,7 @@ _PLANS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "laplace": (laplace, _NOISE),
     "topdown": (topdown, {**_NOISE, "homogeneous": False}),
     "privtree": (privtree, {**_NOISE, "homogeneous": False}),
-    "posterior": (posterior, _NOISE),
+    "posterior": (posterior, {**_NOISE, "plan_slices": posterior_of_slices}),
 }
 METHODS: dict[str, Method] = {
     name: Method(name, plan, _SUMMARIES[name], **traits) for name, (plan, traits) in _PLANS.items()

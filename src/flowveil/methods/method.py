@@ -38,6 +38,8 @@ class Method:
         homogeneous: its zones never overlap.
         same_zones_plan: the function that plans the same zones for both ends, with the same
             options.
+        plan_slices: the function of a noisy method that plans all slices together, with the same
+            options. None: each slice is planned alone.
         counts: ``exact``: every cell reaches the threshold; or ``noisy``: counts under differential
             privacy, without k, protect and max_suppressed.
         folds: it can merge time steps and values of attributes, cell by cell.
@@ -54,6 +56,7 @@ class Method:
     folds: bool = False
     common_zones: bool = False
     same_zones_plan: Callable[..., Any] | None = None
+    plan_slices: Callable[..., Any] | None = None
     hierarchy: Refinement | None = "h3"
     max_suppressed: float = 0.1
 

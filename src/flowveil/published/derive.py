@@ -154,6 +154,9 @@ class Derived(FolderContent):
     page.
     """
 
+    def __repr__(self) -> str:
+        return f"<Derived: {len(self.flows):,} cells>"
+
     def write(
         self,
         directory: str | PathLike[str],

@@ -364,7 +364,14 @@ def _write_omx(folder: Path, tables: Tables) -> None:
     zones, flows = tables.zones, tables.without_layers
     codes = lookup_codes(set(zones["zone"].to_pylist()))
     names = tables.names
-    write_omx(folder / "flows.omx", flows, codes, names=names, slice_columns=tables.slice_columns)
+    write_omx(
+        folder / "flows.omx",
+        flows,
+        codes,
+        names=names,
+        slice_columns=tables.slice_columns,
+        lookup_name=_lookup_name(tables.report["parameters"]),
+    )
     listed = {
         "row": pa.array(range(1, len(codes) + 1), pa.int32()),
         "zone": pa.array([str(code) for code in codes], pa.string()),
@@ -373,6 +380,14 @@ def _write_omx(folder: Path, tables: Tables) -> None:
         listed["name"] = pa.array([names.get(str(code)) for code in codes], pa.string())
     write_csv(pa.table(listed), folder / "omx_zones.csv")
     write_csv(matrices_table(flows, tables.slice_columns), folder / "omx_matrices.csv")
+
+
+def _lookup_name(parameters: Mapping[str, Any]) -> str:
+    """Returns what the input calls the codes of zones: the lookup of its OMX file, or the column of
+    its map.
+    """
+    own = parameters.get("lookup") or (parameters.get("zones") or {}).get("tile")
+    return own if isinstance(own, str) and own else "zone"
 
 
 def _write_wide(folder: Path, tables: Tables) -> None:

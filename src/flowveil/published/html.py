@@ -28,6 +28,7 @@ from flowveil.published.flow_map import flow_map
 from flowveil.published.language import DEFAULT
 from flowveil.published.report import distance_in_words
 from flowveil.published.sentences import (
+    NOT_PEOPLE,
     guarantee_words,
     is_noisy,
     missing,
@@ -96,13 +97,17 @@ def render(
         answer = answer_data(report, zones, estimate, outlines=outlines)
         answer |= words_of_answer(report, answer, heading, language)
         found = finding(answer, estimate)
-        headline, story = None if found is None else to_headline(*found, language), answer["story"]
+        headline, story = (
+            None if found is None else to_headline(answer, *found, language),
+            answer["story"],
+        )
         data["answer"] = {**answer, "headline": headline}
     basemap = tile_server(report["statement"]["basemap"])
     if data is not None:
         data["words"] = _map_words(report, heading)
         if basemap:
             data["background"] = {"url": basemap, "maxZoom": 19}
+    answering = data is not None and "answer" in data
     about, again = report["statement"]["about"], "makes the same files, byte by byte:"
     if Facets.from_report(report).is_noisy:
         again = "makes another release like this, with new noise and at its own ε:"
@@ -112,9 +117,10 @@ def render(
         "title": f"{heading} ({short_promise(report)})",
         "story": story or sentence(report),
         "language": language,
-        "notices": _notices(report),
+        # On a page that answers, what trips are not stands next to the answer.
+        "notices": [] if answering else _notices(report),
         "data": data,
-        "answering": data is not None and "answer" in data,
+        "answering": answering,
         "server": urlsplit(basemap).netloc if basemap else None,
         "compact": compact,
         "about": described(
@@ -195,10 +201,7 @@ def _notices(report: Mapping[str, Any]) -> list[tuple[str, str]]:
 
     That counts are noisy, and what noise does not cover.
     """
-    heads = (
-        *("Noisy:", "Not protected: the list of zones"),
-        *("Not protected: people", "Not protected: participants"),
-    )
+    heads = ("Noisy:", "Not protected: the list of zones", *NOT_PEOPLE)
     lines = (
         line.partition(":") for line in report["published"]["sentences"] if line.startswith(heads)
     )

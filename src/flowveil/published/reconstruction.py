@@ -41,6 +41,7 @@ from flowveil.published.maps import ENDS, zone_of_flow, zones_of
 from flowveil.published.matrices import ESTIMATED, check_omx, lookup_codes, write_omx
 from flowveil.published.spreadsheets import write_csv
 from flowveil.published.tables import lookup_table, split_slices
+from flowveil.published.zone_names import names_of_hexagons
 from flowveil.published.zone_overlaps import (
     Measure,
     Overlap,
@@ -277,6 +278,23 @@ def outline_of(areas: int | ZoneMap) -> Callable[[str], Any]:
     return dict(zip(codes, outlines, strict=True)).get
 
 
+def names_of(areas: int | ZoneMap, codes: Sequence[str]) -> dict[str, str]:
+    """Returns the name of each area that has one: that of its map, or the nearest town."""
+    if isinstance(areas, int):
+        return names_of_hexagons(codes)
+    tree = areas.hierarchy
+    if tree.names is None:
+        return {}
+    own = dict(
+        zip(
+            areas.tile_codes.astype(np.str_).tolist(),
+            tree.names[tree.leaf_node].tolist(),
+            strict=True,
+        )
+    )
+    return {code: own[code] for code in codes if own.get(code)}
+
+
 def _tile_centers(tree: Hierarchy, codes: NDArray[np.str_]) -> dict[str, tuple[float, float]]:
     """Latitude and longitude of the tiles of a map, by code; empty if it has no places."""
     centers = None if tree.geography is None else tree.geography.centers(tree.leaf_node)
@@ -345,7 +363,8 @@ def estimate_tables(published: Published, zones: pa.Table) -> tuple[pa.Table, pa
             f"An OMX matrix is square; allowed are {MOST_AREAS_OF_TABLES:,} areas. Hint: --method"
             " twincut, another format, or flowveil reconstruct with larger areas."
         )
-    named_areas = {} if names is None else {"name": [names.get(area) or None for area in areas]}
+    names = names_of_hexagons(areas) if isinstance(published.map, H3Map) else names or {}
+    named_areas = {"name": [names.get(area) or None for area in areas]} if names else {}
     return table, pa.table({"zone": areas, **named_areas})
 
 
@@ -398,32 +417,43 @@ def write_reconstructed(
     table: pa.Table,
     path: str | PathLike[str],
     *,
-    outline: Callable[[str], Any],
+    areas: int | ZoneMap,
 ) -> None:
     """Writes a table of estimated flows; the suffix of the file is the format.
 
     Every format says that values are estimates: a column ``kind``, or in OMX the names of the
-    matrices, ``estimate`` and ``estimate_weight``. ``outline`` returns the outline of an area for a
-    GeoPackage; None where it has none.
+    matrices, ``estimate`` and ``estimate_weight``. CSV and GeoPackage have the names of areas next
+    to their codes, OMX in a lookup.
     """
-    kind = Path(path).suffix.lower()
+    kind, codes = Path(path).suffix.lower(), _areas(table)
     if kind == ".omx":
-        check_omx(len(_areas(table)))
-    others = {"origin", "destination", *VOLUMES, LOWER, UPPER}
-    columns = [name for name in table.column_names if name not in others]
+        check_omx(len(codes))
+    names = {} if kind == ".parquet" else names_of(areas, codes)
+    columns = dimensions_in(table)
     renamed = table.rename_columns([ESTIMATED.get(name, name) for name in table.column_names])
     marked = table.append_column("kind", pa.array(["estimate"] * len(table), pa.string()))
+    if names:
+        for end in ENDS:
+            called = pa.array([names.get(code) for code in table[end].to_pylist()], pa.string())
+            at = marked.schema.get_field_index(end) + 1
+            marked = marked.add_column(at, f"{end}_name", called)
     write = {
         ".parquet": lambda place: pq.write_table(marked, place, compression="zstd", version="2.6"),
         ".csv": lambda place: write_csv(
             marked.filter(pc.greater_equal(marked["trips"], LEAST_IN_CSV)), place
         ),
         ".omx": lambda place: write_omx(
-            place, renamed, lookup_codes(_areas(table)), slice_columns=columns
+            place, renamed, lookup_codes(codes), names=names, slice_columns=columns
         ),
-        ".gpkg": lambda place: _write_geopackage(marked, place, outline),
+        ".gpkg": lambda place: _write_geopackage(marked, place, outline_of(areas)),
     }
     write_files({path: write[kind]})
+
+
+def dimensions_in(table: pa.Table) -> list[str]:
+    """Returns the dimensions of a table of `reconstruct_tables`."""
+    others = {"origin", "destination", *VOLUMES, LOWER, UPPER}
+    return [name for name in table.column_names if name not in others]
 
 
 def _areas(table: pa.Table) -> list[str]:

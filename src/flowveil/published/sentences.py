@@ -41,6 +41,9 @@ CAVEATS = {
     ),
 }
 
+#: How sentences about what was counted in place of people begin.
+NOT_PEOPLE = ("Not protected: people", "Not protected: participants")
+
 #: Without persons, a value that belongs to the person cannot be recognised.
 _UNCHECKED_NUMBERS = (
     "Not checked: whether these values belong to trips or to persons. Without a person column, the"

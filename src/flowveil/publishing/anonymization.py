@@ -341,6 +341,14 @@ def anonymize(
         DataError: the data does not have what the guarantee needs, or has no flows.
         InfeasibleError: no release can meet the guarantee.
         GuaranteeError: the recount contradicts the method; nothing may be published.
+
+    Examples:
+        >>> flows = flowveil.read_trips("trips.csv", resolution=7, person="person_id")
+        >>> release = flowveil.anonymize(flows, k=10)
+        >>> release
+        <Release layercut: 41 cells, at least 10 people in each>
+        >>> release.write("new-release").name
+        'new-release'
     """
     if not isinstance(flows, Flows):
         raise ParameterError(

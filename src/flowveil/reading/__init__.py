@@ -22,6 +22,7 @@ from flowveil.reading.numbers import check_separators
 from flowveil.reading.times import check_time_options
 from flowveil.request import support
 from flowveil.request.request import find_setting, settings
+from flowveil.zoning.grids import parse_grid, stated_grid
 
 if TYPE_CHECKING:
     from flowveil.zoning.files import ZoneMap
@@ -199,6 +200,8 @@ class Reading:
         given |= {"ask_person": False, **changes}
         if parameters.get("zones"):
             if given.get("zones") is None:
+                given["zones"] = stated_grid(parameters["zones"])
+            if given["zones"] is None:
                 raise ParameterError(
                     "The release was made on a map that it does not contain. Hint: give the map"
                     " with --zones."
@@ -286,6 +289,10 @@ def _map_of(
 
     if isinstance(zones, ZoneMap):
         return zones
+    if parse_grid(zones) is not None:
+        # Its coordinates are degrees, whatever those of the trips are.
+        columns.pop("crs", None)
+        return read_zones(zones, **columns)
     if usual and has_columns(zones, usual.values()):
         columns = {**usual, **columns}
     return read_zones(zones, **columns)

@@ -18,7 +18,7 @@ from typing import Any
 from flowveil.core.errors import DataError, OutputError, ParameterError
 from flowveil.request.database_address import database_address
 from flowveil.request.request import SECTIONS, Request, find_setting, settings
-from flowveil.request.settings import Setting, is_area, is_given, section_settings
+from flowveil.request.settings import Setting, is_area, is_given, is_grid, section_settings
 
 #: Key of the version that wrote the recipe.
 _VERSION = "flowveil"
@@ -165,7 +165,7 @@ def _moved_path(place: str, move: Any) -> str:
     address = database_address(place)
     if address is not None:
         return address.moved(move)
-    return place if "://" in place else str(move(place))
+    return place if "://" in place or is_grid(place) else str(move(place))
 
 
 def _comment(one: Setting) -> str:

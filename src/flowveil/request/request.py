@@ -174,7 +174,8 @@ class Zones(Section, key="zones", heading="Zones", call="reading"):
         recorded=True,
     )
     zones: str | None = setting(
-        "Map whose zones are the tiles (CSV, GeoJSON, Parquet, ...).",
+        "Map whose zones are the tiles (CSV, GeoJSON, Parquet, ...), or a grid:"
+        " geohash:6:W,S,E,N, quadkey:15:..., s2:13:..., inspire:1km:....",
         tier="common", example="zones.csv", metavar="FILE", **PLACE,
     )  # fmt: skip
     zones_tile: str | None = setting(
@@ -875,9 +876,9 @@ class Request:
         given |= {
             name: True for name in ("by_many", "common_zones", "separate") if slices.get(name)
         }
-        given |= {
-            f"zones_{name}": value for name, value in _mapping(parameters.get("zones")).items()
-        }
+        columns_of_map = dict(_mapping(parameters.get("zones")))
+        given |= {"zones": columns_of_map.pop("grid", None)}
+        given |= {f"zones_{name}": value for name, value in columns_of_map.items()}
         if parameters.get("fold"):
             given["fold"] = dict.fromkeys(fold_files(parameters), "TREE")
             given["by"] = [name for name in split(given["by"]) if name not in given["fold"]]

@@ -135,13 +135,24 @@ class Setting:
 
 
 #: West, south, east and north in degrees, or H3 cells.
-_DEGREES = r"\s*[+-]?\d{1,3}(\.\d{1,15})?\s*"
+_DEGREES = r"\s*[+-]?\d{1,3}(?:\.\d{1,15})?\s*"
 _AREA = re.compile(rf"{_DEGREES}(,{_DEGREES}){{3}}|[0-9a-f]{{15}}(,[0-9a-f]{{15}}){{0,500}}")
 
 
 def is_area(text: str) -> bool:
     """Whether a text is an area itself, and not the path of a file with its polygons."""
     return _AREA.fullmatch(text) is not None
+
+
+#: A grid, its size of cells and a box: the form of `flowveil.zoning.grids`.
+GRID = re.compile(
+    rf"(geohash|quadkey|s2|inspire):([0-9A-Za-z]{{1,12}}):({_DEGREES}(?:,{_DEGREES}){{3}})"
+)
+
+
+def is_grid(text: str) -> bool:
+    """Whether a text is a grid, and not the path of a map."""
+    return GRID.fullmatch(text) is not None
 
 
 def split(text: str) -> tuple[str, ...]:

@@ -143,7 +143,9 @@ def test_the_command_writes_what_verify_accepts(unit, tmp_path, capsys):
     assert report["kind"] == "noisy"
     assert report["parameters"]["options"]["districts"] == 7
     assert report["statement"]["shares"] is None
-    assert "a probability between 11.9 and 88.1 %" in capsys.readouterr().out
+    odds = "a probability between 11.9 and 88.1 %"
+    assert any(odds in sentence for sentence in report["published"]["sentences"])
+    assert odds in (out / "report.html").read_text("utf-8")
     main(["verify", str(out), "--against", str(tmp_path / "trips.csv")])
     assert "holds" in capsys.readouterr().out
 

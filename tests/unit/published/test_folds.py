@@ -163,7 +163,9 @@ def test_reconstruct_has_the_time_and_the_dimensions_by_name(folder, tmp_path):
     out = tmp_path / "day.csv"
     main(["reconstruct", str(folder), "--zones", "6", "--sum", "time", "--out", str(out)])
     day = csv.read_csv(out)
-    assert day.column_names == ["origin", "destination", "sex", "trips", "kind"]
+    names = ["origin", "origin_name", "destination", "destination_name"]
+    assert day.column_names == [*names, "sex", "trips", "kind"]
+    assert any("around" in name for name in day["origin_name"].to_pylist())
     assert pa.types.is_integer(day["trips"].type)
     assert np.sum(day["trips"].to_numpy()) == total
     with pytest.raises(flowveil.ParameterError, match="the dimensions time, sex; found 'day'"):

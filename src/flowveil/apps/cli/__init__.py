@@ -61,6 +61,18 @@ EVERYWHERE = (
 _ANYWHERE = ("--json", "--quiet", "-q", "--verbose", "-v")
 
 
+def _help_all() -> click.Option:
+    """Returns an option that is --help, for commands whose help lists every option."""
+
+    def show(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), color=ctx.color)
+            ctx.exit()
+
+    eager: dict[str, Any] = {"is_flag": True, "expose_value": False, "is_eager": True}
+    return click.Option(["--help-all"], hidden=True, callback=show, **eager)
+
+
 class Program(click.Group):
     """The program: loads a command when it is used, and takes flags of the output anywhere on the
     line.
@@ -79,6 +91,8 @@ class Program(click.Group):
         )
         for one in command.commands.values() if isinstance(command, click.Group) else [command]:
             one.epilog = EVERYWHERE
+            if not any("--help-all" in option.opts for option in one.params):
+                one.params.append(_help_all())
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:

@@ -57,14 +57,13 @@ def series(
     whose trips have changed is refused, unless --revision is given.
     """
     from flowveil.publishing.run import anonymize_arguments, reading_arguments, resources
-    from flowveil.publishing.series.steps import publish_series
+    from flowveil.publishing.series.steps import publish_series, refusal_of
 
     if request.slices.time is None:
         raise ParameterError("A series needs the column of the time. Hint: --time COLUMN.")
-    if request.slices.fold_time or request.slices.fold:
-        raise ParameterError(
-            "A series keeps one map, and cells with folds have none. Hint: leave the folds out."
-        )
+    folds = [name for name in ("fold", "fold_time") if name in request.given]
+    if folds:
+        raise ParameterError(refusal_of(folds))
     # The map of a series is that of its first step, or the one that is given: its steps choose
     # nothing themselves.
     asked = anonymize_arguments(request.with_values(zones_of=None, revision=None))

@@ -36,6 +36,7 @@ from flowveil.release.noisy import NothingLeftError, PrivacyLoss
 from flowveil.request import support
 from flowveil.system.output import real_place
 from flowveil.system.paths import read_json
+from flowveil.zoning.grids import is_on_file
 
 #: Entries of a statement that are chosen for the folder, and say nothing of the trips.
 _NOT_OF_TRIPS = ("about", "formats", "basemap", "context", "ledger")
@@ -322,7 +323,7 @@ def _derive_instead(entry: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """The command that computes the closest table from the earlier release."""
     earlier, wanted = _columns(entry), _columns(new)
     sums = "".join(f" --sum {column}" for column in earlier if column not in wanted)
-    on_map = " --zones MAP" * bool(entry["report"]["parameters"].get("zones"))
+    on_map = " --zones MAP" * is_on_file(entry["report"]["parameters"].get("zones"))
     command = f"flowveil derive {entry['name']}{on_map} --out {new['name']}{sums}"
     if set(wanted) <= set(earlier):
         level = "" if set(earlier) > set(wanted) else " --level N"

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from flowveil.core.errors import (
     GuaranteeError,
@@ -46,6 +46,7 @@ from flowveil.publishing.series.index import write_index as write_files
 from flowveil.reading.engines import read_trips
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.zone_map import FrozenMap
+from flowveil.request.keywords import TimelessReading
 from flowveil.system.output import real_place
 from flowveil.system.progress import log
 from flowveil.verify.from_flows import recount_flows
@@ -68,14 +69,14 @@ _OF_EVERY_STEP = (*_PROMISE, "max_suppressed", "allow_small_k", "population_only
 #: follow.
 _OF_NO_STEP = ("dominance", "stricter", "l_places", "t")
 #: Settings that a series refuses.
-REFUSED = (*_OF_NO_STEP, *STATISTICS)
+REFUSED = (*_OF_NO_STEP, *STATISTICS, "fold", "fold_time")
 
 
 def refusal_of(names: Sequence[str]) -> str:
     """Returns why a series refuses these settings, and what to do instead."""
     return (
         f"A series cannot be asked for {', '.join(map(option, names))}: all steps have the same"
-        " guarantee, and these are for one release. Hint: publish the steps one by one with"
+        " map and guarantee, and these are for one release. Hint: publish the steps one by one with"
         f" `anonymize`, {option('during')} and {option('zones_of')}."
     )
 
@@ -91,6 +92,9 @@ class Series:
     unpublished: int
     losses: tuple[PeriodLoss, ...] = ()  # what the derived periods lose. Private
 
+    def __repr__(self) -> str:
+        return f"<Series: {len(self.published)} steps published>"
+
 
 def publish_series(
     source: Any,
@@ -105,7 +109,7 @@ def publish_series(
     accept_differencing: bool = False,
     on_step: Callable[[str], None] | None = None,
     asked: Mapping[str, Any] | None = None,
-    **reading: Any,
+    **reading: Unpack[TimelessReading],
 ) -> Series:
     """Publishes the steps of a table of trips over one map.
 
@@ -126,6 +130,12 @@ def publish_series(
             with.
         InfeasibleError: a published step has other trips now and revisions were not asked for, or a
             step cannot be published over the map. Steps that were published before stay.
+
+    Examples:
+        >>> flowveil.publish_series(
+        ...     "trips.csv", "series", time="t", every="day", resolution=6, person="person_id"
+        ... )
+        <Series: 2 steps published>
     """
     if every not in STEPS:
         raise ParameterError(f"A series has steps of a {' or a '.join(STEPS)}; found {every!r}.")

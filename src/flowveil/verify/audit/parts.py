@@ -36,6 +36,7 @@ class Parts(Figures):
     cells: int = 0  # cells that prove something of their parts
     parts: int = 0  # pairs of tiles in them
     close: int = 0  # those whose bounds leave at most three values
+    certain: int = 0  # those whose bounds leave one value
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,11 @@ def bounded_parts(release: PublishedRelease) -> tuple[Parts, tuple[Part, ...]] |
     ):
         return None
     found = tuple(_parts(release, release.matrices[0], resolution))
-    close = sum(part.high - part.low < _CLOSE for _, part in found)
-    return Parts(len({cell for cell, _ in found}), len(found), close), tuple(
-        part for _, part in found
+    parts = tuple(part for _, part in found)
+    close, certain = (
+        sum(part.high - part.low < values for part in parts) for values in (_CLOSE, 1)
     )
+    return Parts(len({cell for cell, _ in found}), len(parts), close, certain), parts
 
 
 def _parts(

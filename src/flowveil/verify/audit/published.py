@@ -85,6 +85,9 @@ class PublishedRelease:
     report: Mapping[str, Any]  # the content of report.json
     manifest: str | None = None  # SHA-256 of its manifest.json; None for tables in memory
 
+    def __repr__(self) -> str:
+        return f"<PublishedRelease: {len(self.matrices)} matrices>"
+
 
 def read_release(folder: str | Path) -> PublishedRelease:
     """Read a published folder. Its files are taken at their word; `flowveil verify` checks them."""

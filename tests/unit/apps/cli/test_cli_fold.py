@@ -76,7 +76,7 @@ def test_the_command_line_folds_verifies_and_repeats(here, capsys):
                 "series",
             ]
         )
-    assert "leave the folds out" in capsys.readouterr().err
+    assert "A series cannot be asked for --fold" in capsys.readouterr().err
     main(["derive", "out", "--sum", "purpose", "--out", "sum", "--quiet"])
     main(["reconstruct", "out", "--zones", "6", "--out", "areas.csv", "--quiet"])
     assert read_json(here / "sum" / "report.json")["kind"] == "folded"
