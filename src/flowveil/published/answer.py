@@ -168,7 +168,8 @@ def words_of_answer(
     else:
         missing = t("rely_suppressed", share=share_words(shares["suppressed"], language))
     conclude = t("rely_conclude")
-    if any(line.startswith(NOT_PEOPLE) for line in published["sentences"]):
+    counts_trips = any(line.startswith(NOT_PEOPLE) for line in published["sentences"])
+    if counts_trips:
         conclude += " " + t("rely_people")
     weighted = data["basis"] == "weight" and published.get("weight")
     size = data["km2"]
@@ -180,6 +181,9 @@ def words_of_answer(
         guarantee=_guarantee(report, language),
         km2="?" if size is None else f"{size:g}",
     )
+    if counts_trips:
+        # The first lines of the page say it, up to the reason.
+        story += f" · {t('rely_people').partition(':')[0].strip()}"
     return {
         "language": language,
         "texts": words_of(language, counted),

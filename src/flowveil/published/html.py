@@ -37,6 +37,7 @@ from flowveil.published.sentences import (
     sentence,
     sides,
 )
+from flowveil.published.zone_names import names_by_code
 from flowveil.release.facets import Facets
 
 if TYPE_CHECKING:
@@ -353,7 +354,9 @@ def render_series(index: Mapping[str, Any], steps: Mapping[str, tuple[pa.Table, 
     A pure function of index.json and their tables.
     """
     shapes, height = _drawn(steps)
-    values, largest = {}, {}
+    values, largest, names = {}, {}, dict[str, str]()
+    for _, zones in steps.values():
+        names |= names_by_code(zones)
     for step, (flows, _) in steps.items():
         cells = list(
             zip(
@@ -365,8 +368,10 @@ def render_series(index: Mapping[str, Any], steps: Mapping[str, tuple[pa.Table, 
         for origin, _, trips in cells:
             starts[origin] += trips
         values[step] = [starts[code] for code in shapes]
-        largest[step] = sorted(cells, key=lambda cell: (-cell[2], cell[0], cell[1]))[:_LARGEST]
-    data = {"steps": list(steps), "values": values, "largest": largest, "codes": list(shapes)}
+        shown = sorted(cells, key=lambda cell: (-cell[2], cell[0], cell[1]))[:_LARGEST]
+        largest[step] = [[names.get(o, o), names.get(d, d), trips] for o, d, trips in shown]
+    called = [f"{names[code]} ({code})" if code in names else code for code in shapes]
+    data = {"steps": list(steps), "values": values, "largest": largest, "codes": called}
     # The folder of the newest release of a step.
     folders = [
         f"{row['step']}-r{row['revisions']}" if row["revisions"] else str(row["step"])

@@ -21,6 +21,9 @@ from flowveil.apps.cli.command import (
 from flowveil.core.errors import ParameterError
 from flowveil.request.request import Request
 
+#: What the steps of a series declare; the rest belongs to a single release.
+_ABOUT = {"title", "source", "licence", "publisher", "contact", "base_url", "language"}
+
 
 @click.command(cls=RequestCommand)
 @click.argument("source", type=PLACE, metavar="FOLDER")
@@ -40,6 +43,7 @@ from flowveil.request.request import Request
         "method",
         "zones_of",
         "formats",
+        "title",
         "ledger",
         *READING,
     ),
@@ -78,6 +82,7 @@ def series(
             asked=asked,
             on_step=lambda step: output.say(f"Publishing {step}"),
             formats=request.output.formats,
+            about={name: request.output.given[name] for name in _ABOUT & set(request.output.given)},
             ledger=request.output.ledger,
             accept_differencing=request.output.accept_differencing,
             revision=revision,
