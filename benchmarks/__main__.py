@@ -17,6 +17,7 @@ LONG = {
     "choosing_sets",
     "fairness",
     "halves_table",
+    "held_out",
     "k_or_epsilon",
     "minimality",
     "noise",
@@ -24,6 +25,7 @@ LONG = {
     "planner",
     "posterior",
     "posterior_parts",
+    "sizes",
     "soak",
     "twincut_table",
 }
