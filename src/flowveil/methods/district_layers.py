@@ -35,7 +35,7 @@ from flowveil.zoning.public_map import tiles_of_nodes
 #: From one price to the next, and the first price of cells that cost pairs of districts: no product
 #: of whole numbers equals a price.
 RATIO, FIRST_PRICE_OF_DISTRICTS = 4.0, 1.6
-#: H3 resolution of districts that nobody named.
+#: H3 resolution of unnamed districts.
 USUAL_DISTRICTS = 7
 #: Attributes with more values come before places: their trips are few, and readers ask for a value.
 MOST_VALUES_AFTER_PLACES = 5
@@ -68,7 +68,7 @@ def district_layers(
 
 
 def usual_level(flows: Flows) -> int:
-    """Returns the level of the districts that nobody named: a function of the map alone.
+    """Returns the level of the districts that no one named: a function of the map alone.
 
     H3 resolution 7, or that of the tiles if it is coarser. The lowest level of a map that groups
     tiles, or the tiles of a map that does not.

@@ -175,7 +175,7 @@ def safe_levels(
 
     Nodes of folds that too few people have together (`_nameable`) have no safe pairs. Persons on a
     cluster are counted there, in pairs that satisfy everything else: no pair has more persons than
-    trips. With ``fixed_folds`` only leaves of folds have pairs, whoever has them.
+    trips. With ``fixed_folds`` only leaves of folds have pairs, and who has them is not checked.
     """
     if guarantee.people is not None and isinstance(flows.people, RemotePeople):
         weaker = replace(guarantee, people=None, trips=max(guarantee.trips or 0, guarantee.people))

@@ -284,8 +284,8 @@ class SlicesSection(Section, key="slices", heading="Time and slices", call="read
         "Allow --by with more than 50 values, or more than one value for 100 rows."
     )
     separate: bool = setting(
-        "A matrix for each step and each value. Otherwise cells have times and values of their own "
-        "width, in one release, where the method can do that.",
+        "A matrix for each step and each value. Otherwise times and values are part of the cells "
+        "of one release, where the method can do that.",
         call="slices",
         page=False,
     )
