@@ -48,7 +48,7 @@ Spot = tuple[str, float, float]
 
 
 @dataclass(frozen=True)
-class Places:
+class AnswerPlaces:
     """Named places, and the one that each area belongs to."""
 
     name: list[str]
@@ -272,7 +272,7 @@ def places_of(
     lat: Floats,
     lon: Floats,
     outlines: Sequence[Outline] = (),
-) -> Places:
+) -> AnswerPlaces:
     """Returns the place of each area: the publisher's name of it, else the publisher's place, the
     airport or the largest town in it, else that of the nearest area with a place.
 
@@ -308,7 +308,7 @@ def places_of(
         of[at] = len(spots)
         spots.append((codes[at], lat[at], lon[at]))
         kind.append("code")
-    return Places(
+    return AnswerPlaces(
         _distinct([name for name, _, _ in spots]),
         [float(y) for _, y, _ in spots],
         [float(x) for _, _, x in spots],

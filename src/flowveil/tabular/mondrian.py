@@ -50,7 +50,7 @@ class Anonymized:
     table: pa.Table
     class_of_record: Numbers  # of the input. Private
     regions: tuple[Region, ...]  # published values of each class, one entry per quasi-identifier
-    options: Options
+    options: MondrianOptions
     k: int
     grids: Mapping[
         str, Grid
@@ -136,7 +136,7 @@ class Anonymized:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class MondrianOptions:
     """Options of `anonymize_records`."""
 
     sensitive: Sequence[
@@ -196,7 +196,7 @@ def anonymize_records(
         InfeasibleError: the whole table in one class would not be safe.
         GuaranteeError: the recount failed; nothing is returned.
     """
-    table, asked = rows.as_table(records), Options(**options)
+    table, asked = rows.as_table(records), MondrianOptions(**options)
     keys, hidden = rows.as_attributes(quasi_identifiers), rows.as_attributes(asked.sensitive)
     _check_request(table, keys, hidden, direct_identifiers, asked)
     protected = tuple(encode(table, a) for a in hidden)
@@ -241,7 +241,7 @@ def _check_request(
     keys: Sequence[Attribute],
     hidden: Sequence[Attribute],
     dropped: Sequence[str],
-    asked: Options,
+    asked: MondrianOptions,
 ) -> None:
     """Raise if the request is invalid, or does not fit this table."""
     choices = ("width", "distinct")
