@@ -48,7 +48,7 @@ Spot = tuple[str, float, float]
 
 
 @dataclass(frozen=True)
-class Places:
+class AnswerPlaces:
     """Named places, and the one that each area belongs to."""
 
     name: list[str]
@@ -168,7 +168,8 @@ def words_of_answer(
     else:
         missing = t("rely_suppressed", share=at_most(shares["suppressed"], language))
     conclude = t("rely_conclude")
-    if any(line.startswith(NOT_PEOPLE) for line in published["sentences"]):
+    counts_trips = any(line.startswith(NOT_PEOPLE) for line in published["sentences"])
+    if counts_trips:
         conclude += " " + t("rely_people")
     weighted = data["basis"] == "weight" and published.get("weight")
     size = data["km2"]
@@ -180,6 +181,9 @@ def words_of_answer(
         guarantee=guarantee_in(report, language),
         km2="?" if size is None else f"{size:g}",
     )
+    if counts_trips:
+        # The first lines of the page say it, up to the reason.
+        story += f" · {t('rely_people').partition(':')[0].strip()}"
     return {
         "language": language,
         "texts": {
@@ -272,7 +276,7 @@ def places_of(
     lat: Floats,
     lon: Floats,
     outlines: Sequence[Outline] = (),
-) -> Places:
+) -> AnswerPlaces:
     """Returns the place of each area: the publisher's name of it, else the publisher's place, the
     airport or the largest town in it, else that of the nearest area with a place.
 
@@ -308,7 +312,7 @@ def places_of(
         of[at] = len(spots)
         spots.append((codes[at], lat[at], lon[at]))
         kind.append("code")
-    return Places(
+    return AnswerPlaces(
         _distinct([name for name, _, _ in spots]),
         [float(y) for _, y, _ in spots],
         [float(x) for _, _, x in spots],

@@ -22,7 +22,7 @@ from flowveil.published.about import period_in_words, title
 from flowveil.published.answer import answer_data, finding, guarantee_in, words_of_answer
 from flowveil.published.answer import headline as to_headline
 from flowveil.published.catalogue import schema_org
-from flowveil.published.document import Part, fill, number, page
+from flowveil.published.document import PagePart, fill, number, page
 from flowveil.published.exports import parse_formats
 from flowveil.published.flow_map import flow_map
 from flowveil.published.language import DEFAULT, Say
@@ -35,6 +35,7 @@ from flowveil.published.sentences import (
     sentence,
     sides,
 )
+from flowveil.published.zone_names import names_by_code
 from flowveil.release.facets import Facets
 
 if TYPE_CHECKING:
@@ -327,7 +328,9 @@ def render_series(index: Mapping[str, Any], steps: Mapping[str, tuple[pa.Table, 
     A pure function of index.json and their tables.
     """
     shapes, height = _drawn(steps)
-    values, largest = {}, {}
+    values, largest, names = {}, {}, dict[str, str]()
+    for _, zones in steps.values():
+        names |= names_by_code(zones)
     for step, (flows, _) in steps.items():
         cells = list(
             zip(
@@ -339,8 +342,10 @@ def render_series(index: Mapping[str, Any], steps: Mapping[str, tuple[pa.Table, 
         for origin, _, trips in cells:
             starts[origin] += trips
         values[step] = [starts[code] for code in shapes]
-        largest[step] = sorted(cells, key=lambda cell: (-cell[2], cell[0], cell[1]))[:_LARGEST]
-    data = {"steps": list(steps), "values": values, "largest": largest, "codes": list(shapes)}
+        shown = sorted(cells, key=lambda cell: (-cell[2], cell[0], cell[1]))[:_LARGEST]
+        largest[step] = [[names.get(o, o), names.get(d, d), trips] for o, d, trips in shown]
+    called = [f"{names[code]} ({code})" if code in names else code for code in shapes]
+    data = {"steps": list(steps), "values": values, "largest": largest, "codes": called}
     # The folder of the newest release of a step.
     folders = [
         f"{row['step']}-r{row['revisions']}" if row["revisions"] else str(row["step"])
@@ -364,8 +369,8 @@ def render_series(index: Mapping[str, Any], steps: Mapping[str, tuple[pa.Table, 
             " with its own page."
         ),
         parts=[
-            Part("maps", "Over time", over_time),
-            Part("steps", "Steps", fill("series_steps.html", rows=rows)),
+            PagePart("maps", "Over time", over_time),
+            PagePart("steps", "Steps", fill("series_steps.html", rows=rows)),
         ],
         notices=[
             (
