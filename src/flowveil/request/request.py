@@ -250,7 +250,7 @@ class SlicesSection(Section, key="slices", heading="Time and slices", call="read
         tier="common", example="start_time", **COLUMN,
     )  # fmt: skip
     every: tuple[str, ...] = setting(
-        "One matrix for each step: 15min, 1h, day, week, month, hour (of the day), weekday, "
+        "Publish times in steps of this: 15min, 1h, day, week, month, hour (of the day), weekday, "
         "weekday-hour.",
         tier="common",
         example="1h",
@@ -275,7 +275,7 @@ class SlicesSection(Section, key="slices", heading="Time and slices", call="read
         example="2024-01", metavar="STEP", recorded=True,
     )  # fmt: skip
     by: tuple[str, ...] = setting(
-        "One matrix for each combination of these attributes.",
+        "Publish these attributes of trips.",
         example="sex,age",
         metavar="A,B,...",
         form="column",
@@ -283,8 +283,15 @@ class SlicesSection(Section, key="slices", heading="Time and slices", call="read
     by_many: bool = setting(
         "Allow --by with more than 50 values, or more than one value for 100 rows."
     )
+    separate: bool = setting(
+        "A matrix for each step and each value. Otherwise times and values are part of the cells "
+        "of one release, where the method can do that.",
+        call="slices",
+        page=False,
+    )
     fold_time: bool = setting(
-        "Merge steps that are too small, cell by cell, into one matrix.", call="slices"
+        "The default: steps that are too small are merged, cell by cell, into one matrix.",
+        call="slices",
     )
     fold: Mapping[str, Any] = setting(
         "Merge values of an attribute that are too small, cell by cell, along the tree in a file "
@@ -870,13 +877,14 @@ class Request:
         }
         given |= {**columns, "every": steps, "method": report.get("method"), "options": options}
         given |= {
-            name: True for name in ("by_many", "common_zones", "fold_time") if slices.get(name)
+            name: True for name in ("by_many", "common_zones", "separate") if slices.get(name)
         }
         columns_of_map = dict(_mapping(parameters.get("zones")))
         given |= {"zones": columns_of_map.pop("grid", None)}
         given |= {f"zones_{name}": value for name, value in columns_of_map.items()}
         if parameters.get("fold"):
-            given["fold"] = dict.fromkeys(split(given.pop("by")), "TREE")
+            given["fold"] = dict.fromkeys(fold_files(parameters), "TREE")
+            given["by"] = [name for name in split(given["by"]) if name not in given["fold"]]
         given["values"] = [
             f"{name}={','.join(listed)}" for name, listed in (slices.get("values") or {}).items()
         ]
@@ -917,6 +925,13 @@ class Request:
     def with_values(self, **values: Any) -> Request:
         """The same with other values; None removes one."""
         return Request.from_flat({**self.given, **values})
+
+
+def fold_files(parameters: Mapping[str, Any]) -> dict[str, Mapping[str, str | None]]:
+    """Returns the stated trees that were given; others are the values below one root."""
+    plain = (parameters.get("slices") or {}).get("by") or ()
+    trees = parameters.get("fold") or {}
+    return {name: parents for name, parents in trees.items() if name not in plain}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

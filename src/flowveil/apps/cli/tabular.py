@@ -206,6 +206,11 @@ def tabular() -> None:
     "--recursive-c", type=float, help="With --l: most frequent value over the rest, at most."
 )
 @click.option(
+    "--stop-at-first",
+    is_flag=True,
+    help="A class whose widest (or most distinct) column has no allowed cut is final.",
+)
+@click.option(
     "--strict/--relaxed",
     default=False,
     help="Classes whose regions do not overlap, or finer classes.",
