@@ -450,7 +450,6 @@ SETTINGS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:Weak")
 @pytest.mark.parametrize("name", SETTINGS)
 def test_nothing_is_proven_of_the_parts_of_a_cell(name):
     setting, rng = SETTINGS[name], np.random.default_rng(0)
