@@ -172,7 +172,8 @@ def all_divisions(flows: Flows, limits: Sequence[float], divisions: Divisions) -
         for chosen in itertools.product((False, True), repeat=len(table) - 1):
             refused = table.refused_by(Allowed((False, *chosen)), words, 0)
             division = table.refuse(refused).divide(price)
-            found[tuple(division.published.tolist())] = division
+            if len(division.published):
+                found[tuple(division.published.tolist())] = division
     plans = [
         (one.suppressed, cells_of(flows, _plan(flows, table, one, {}))) for one in found.values()
     ]
@@ -223,12 +224,14 @@ VARIANTS: dict[str, Callable[[Flows, Sequence[float], Divisions], list[set[Table
 }
 
 
-def print_worlds() -> None:
+def print_worlds(methods: Sequence[str]) -> None:
     """The table of what is disclosed."""
     titles = [f"{place}, {limit:.0%}" for place in PLACES for limit in LIMITS]
     print(f"| determined (proven) | {' | '.join(titles)} |")
     print(f"|---|{'---:|' * len(titles)}", flush=True)
     for name, publish in VARIANTS.items():
+        if methods and not any(name.lower().startswith(one) for one in methods):
+            continue
         entries = []
         for place in PLACES.values():
             divisions: Divisions = {}
@@ -264,13 +267,18 @@ def print_errors(names: Sequence[str]) -> None:
 
 
 def main() -> None:
+    """Prints both tables, or a part of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", default="", help="beginnings of names, with commas between")
     parser.add_argument("--worlds", action="store_true", help="only what is disclosed")
+    parser.add_argument("--methods", default="", help="beginnings of rows of that table")
     given, _ = parser.parse_known_args()
-    names = [name.strip().lower() for name in given.sets.split(",") if name.strip()]
+    names, methods = (
+        [name.strip().lower() for name in chosen.split(",") if name.strip()]
+        for chosen in (given.sets, given.methods)
+    )
     if not names:
-        print_worlds()
+        print_worlds(methods)
     if not given.worlds:
         print_errors(names)
 

@@ -186,7 +186,7 @@ MUTANTS = (
     ),
     Mutant(
         "numbers: differences",
-        "record_values.py:refuse_numbers",
+        "request/support.py:check",
         "return None",
         (*NUMBERS, "-k", "refuses"),
     ),

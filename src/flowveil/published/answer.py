@@ -15,23 +15,21 @@ import h3.api.basic_int as h3_int
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from flowveil.core.arrays import Floats, Positions
 from flowveil.core.times import TIME
 from flowveil.core.unit_names import unit_words
 from flowveil.published.basemap_context import airports, world
 from flowveil.published.disaggregation import VOLUMES
 from flowveil.published.estimate import Estimate
 from flowveil.published.flow_map import NOWHERE, frame_of, pack, pack_shapes, unpack
-from flowveil.published.language import number, texts, words_of
+from flowveil.published.language import at_most, number, texts, words_of
 from flowveil.published.language import share as share_words
 from flowveil.published.maps import ENDS, zones_of
 from flowveil.published.sentences import NOT_PEOPLE, guarantee_words
 from flowveil.published.user_outlines import Outline
 from flowveil.published.zone_overlaps import Overlap, areas_km2
 from flowveil.release.facets import Facets
-
-Floats = NDArray[np.float64]
 
 #: Places that are compared at once when areas are assigned to the nearest.
 _BATCH = 512
@@ -48,13 +46,13 @@ Spot = tuple[str, float, float]
 
 
 @dataclass(frozen=True)
-class Places:
+class AnswerPlaces:
     """Named places, and the one that each area belongs to."""
 
     name: list[str]
     lat: list[float]
     lon: list[float]
-    of: NDArray[np.int64]  # the place of each area
+    of: Positions  # the place of each area
     kind: list[str]  # ``named`` by the publisher, ``airport``, ``town``, or ``code``
 
 
@@ -166,9 +164,10 @@ def words_of_answer(
     elif shares is None:
         missing = t("rely_unstated")
     else:
-        missing = t("rely_suppressed", share=share_words(shares["suppressed"], language))
+        missing = t("rely_suppressed", share=at_most(shares["suppressed"], language))
     conclude = t("rely_conclude")
-    if any(line.startswith(NOT_PEOPLE) for line in published["sentences"]):
+    counts_trips = any(line.startswith(NOT_PEOPLE) for line in published["sentences"])
+    if counts_trips:
         conclude += " " + t("rely_people")
     weighted = data["basis"] == "weight" and published.get("weight")
     size = data["km2"]
@@ -177,12 +176,19 @@ def words_of_answer(
         title=title,
         trips=number(published["weight"] if weighted else published["trips"], language),
         answers=number(published["trips"], language),
-        guarantee=_guarantee(report, language),
+        guarantee=guarantee_in(report, language),
         km2="?" if size is None else f"{size:g}",
     )
+    if counts_trips:
+        # The first lines of the page say it, up to the reason.
+        story += f" · {t('rely_people').partition(':')[0].strip()}"
     return {
         "language": language,
-        "texts": words_of(language, counted),
+        "texts": {
+            key: text
+            for key, text in words_of(language, counted).items()
+            if not key.startswith("page_")
+        },
         "rely": [t("rely_range"), missing, conclude],
         "zone": report["statement"]["timezone"],
         "days": _days(report["statement"]["about"].get("period")),
@@ -198,7 +204,7 @@ def _days(period: str | None) -> int | None:
     return ((last or [first])[0] - first).days + 1
 
 
-def _guarantee(report: Mapping[str, Any], language: str) -> str:
+def guarantee_in(report: Mapping[str, Any], language: str) -> str:
     """The guarantee in words, in the language of the page where it is one number."""
     guarantee, parameters = report["guarantee"], report["parameters"]
     stated = [unit for unit in ("trips", "people", "population", "locations") if unit in guarantee]
@@ -268,7 +274,7 @@ def places_of(
     lat: Floats,
     lon: Floats,
     outlines: Sequence[Outline] = (),
-) -> Places:
+) -> AnswerPlaces:
     """Returns the place of each area: the publisher's name of it, else the publisher's place, the
     airport or the largest town in it, else that of the nearest area with a place.
 
@@ -304,7 +310,7 @@ def places_of(
         of[at] = len(spots)
         spots.append((codes[at], lat[at], lon[at]))
         kind.append("code")
-    return Places(
+    return AnswerPlaces(
         _distinct([name for name, _, _ in spots]),
         [float(y) for _, y, _ in spots],
         [float(x) for _, _, x in spots],
@@ -319,7 +325,7 @@ def _name_hexagons(
     lat: Floats,
     lon: Floats,
     outlines: Sequence[Outline],
-    of: NDArray[np.int64],
+    of: Positions,
     spots: list[Spot],
     kind: list[str],
 ) -> set[int]:

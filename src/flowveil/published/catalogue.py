@@ -20,7 +20,7 @@ import pyarrow as pa
 import shapely
 
 from flowveil.published.about import title
-from flowveil.published.dictionary import ROWS, Column, columns_of, frictionless_schema
+from flowveil.published.dictionary import ROWS, DictionaryColumn, columns_of, frictionless_schema
 from flowveil.published.maps import geometries
 
 #: Media types of the files of a folder, by suffix.
@@ -47,10 +47,10 @@ class File:
     name: str
     size: int
     sha256: str
-    columns: tuple[Column, ...] = ()
+    columns: tuple[DictionaryColumn, ...] = ()
 
     @classmethod
-    def read(cls, path: Path, columns: Sequence[Column] = ()) -> File:
+    def read(cls, path: Path, columns: Sequence[DictionaryColumn] = ()) -> File:
         """Returns the description of a file, with its hash."""
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -253,7 +253,7 @@ def croissant(catalogue: Catalogue) -> dict[str, Any]:
     return described
 
 
-def _croissant_field(file: File, column: Column) -> dict[str, Any]:
+def _croissant_field(file: File, column: DictionaryColumn) -> dict[str, Any]:
     return {
         "@type": "cr:Field",
         "@id": f"{Path(file.name).stem}/{column.name}",
@@ -299,6 +299,9 @@ _LICENCES = {
     "cc0": "CC0",
     "cc by-sa 4.0": "CC_BYSA_4_0",
 }
+#: Languages of pages, and steps of series, in the vocabularies of the EU.
+_LANGUAGES = {"en": "ENG", "fr": "FRA", "es": "SPA", "de": "DEU", "it": "ITA", "pt": "POR"}
+_FREQUENCIES = {"month": "MONTHLY", "day": "DAILY"}
 _EMAIL = re.compile(r"[^\s<>,;]+@[^\s<>,;]+\.[^\s<>,;]+")
 
 
@@ -315,8 +318,8 @@ def dcat(catalogue: Catalogue) -> dict[str, Any]:
         "dct:title": catalogue.title,
         "dct:description": {"@language": "en", "@value": catalogue.description},
         "dct:identifier": _identifier(catalogue),
-        "dct:language": _link(f"{_EU}/language/ENG"),
-        "dct:publisher": {"@type": "foaf:Agent", "foaf:name": publisher, **_mailbox(publisher)},
+        "dct:language": _languages(about),
+        "dct:publisher": _agent(publisher),
         "dct:accrualPeriodicity": _link(f"{_EU}/frequency/UNKNOWN"),
         "dct:conformsTo": _link("http://www.opengis.net/def/crs/EPSG/0/4326"),
         "dct:spatial": {"@type": "dct:Location", "dcat:bbox": _bounds(catalogue.zones)},
@@ -331,13 +334,7 @@ def dcat(catalogue: Catalogue) -> dict[str, Any]:
     for name in ("issued", "modified"):
         if name in about:
             dataset[f"dct:{name}"] = _typed("xsd:date", about[name])
-    email = _EMAIL.search(about.get("contact", ""))
-    if email is not None:
-        dataset["dcat:contactPoint"] = {
-            "@type": "vcard:Kind",
-            "vcard:fn": about["contact"],
-            "vcard:hasEmail": _link(f"mailto:{email.group()}"),
-        }
+    dataset |= _contact(about)
     if "source" in about:
         dataset["dct:provenance"] = {
             "@type": "dct:ProvenanceStatement",
@@ -345,12 +342,81 @@ def dcat(catalogue: Catalogue) -> dict[str, Any]:
         }
     if "period" in about:
         first, _, last = about["period"].partition("/")
-        days = {"dcat:startDate": first, "dcat:endDate": last or first}
-        dataset["dct:temporal"] = {
-            "@type": "dct:PeriodOfTime",
-            **{k: _typed("xsd:date", v) for k, v in days.items()},
-        }
+        dataset["dct:temporal"] = _period(first, last or first)
     return dataset
+
+
+def dcat_series(
+    steps: Mapping[str, Mapping[str, Any]],
+    zones: pa.Table,
+    *,
+    every: str,
+    period: tuple[str, str],
+) -> dict[str, Any] | None:
+    """Returns dcat.jsonld of a series: a dcat:DatasetSeries and the dataset of each step.
+
+    ``steps`` are the contents of report.json by folder. None if no publisher is declared, or no
+    zone has a place.
+    """
+    name, newest = list(steps.items())[-1]
+    about = newest["statement"]["about"]
+    publisher = about.get("publisher") or about.get("contact")
+    if publisher is None or _box(zones) is None:
+        return None
+    base = about.get("base_url", "").rstrip("/").removesuffix(name) or "./"
+    series: dict[str, Any] = {
+        "@id": base,
+        "@type": "dcat:DatasetSeries",
+        "dct:title": about.get("title", "Series of releases"),
+        "dct:description": {
+            "@language": "en",
+            "@value": f"Numbers of trips between the same zones, one release for each {every}.",
+        },
+        "dct:language": _languages(about),
+        "dct:publisher": _agent(publisher),
+        "dct:accrualPeriodicity": _link(f"{_EU}/frequency/{_FREQUENCIES[every]}"),
+        "dct:spatial": {"@type": "dct:Location", "dcat:bbox": _bounds(zones)},
+        "dct:temporal": _period(*period),
+        "dcat:theme": _link(f"{_EU}/data-theme/TRAN"),
+        **_contact(about),
+    }
+    members = [
+        {
+            "@id": f"{base}{folder}/",
+            "@type": "dcat:Dataset",
+            "dct:title": title(report),
+            "dcat:inSeries": _link(base),
+        }
+        for folder, report in steps.items()
+    ]
+    return {"@context": _DCAT_CONTEXT, "@graph": [series, *members]}
+
+
+def _agent(name: str) -> dict[str, Any]:
+    return {"@type": "foaf:Agent", "foaf:name": name, **_mailbox(name)}
+
+
+def _contact(about: Mapping[str, str]) -> dict[str, Any]:
+    email = _EMAIL.search(about.get("contact", ""))
+    if email is None:
+        return {}
+    point = {"@type": "vcard:Kind", "vcard:fn": about["contact"]}
+    return {"dcat:contactPoint": {**point, "vcard:hasEmail": _link(f"mailto:{email.group()}")}}
+
+
+def _languages(about: Mapping[str, str]) -> Any:
+    """Returns English, in which statements are, and the language of the page."""
+    codes = dict.fromkeys(["en", about.get("language", "en")])
+    links = [_link(f"{_EU}/language/{_LANGUAGES[code]}") for code in codes]
+    return links if len(links) > 1 else links[0]
+
+
+def _period(first: str, last: str) -> dict[str, Any]:
+    days = {"dcat:startDate": first, "dcat:endDate": last}
+    return {
+        "@type": "dct:PeriodOfTime",
+        **{name: _typed("xsd:date", day) for name, day in days.items()},
+    }
 
 
 def _identifier(catalogue: Catalogue) -> str:
@@ -366,6 +432,7 @@ def _mailbox(text: str) -> dict[str, Any]:
 def _distribution(catalogue: Catalogue, file: File) -> dict[str, Any]:
     licence = catalogue.about.get("licence")
     rights = "No licence is stated." if licence is None else f"Licence: {licence}"
+    conditions = "other" if licence is None else "licence-provided"
     standard = "none: a table of trips between zones"
     address = catalogue.address(file.name)
     return {
@@ -380,7 +447,11 @@ def _distribution(catalogue: Catalogue, file: File) -> dict[str, Any]:
             "spdx:checksumValue": _typed("xsd:hexBinary", file.sha256),
         },
         "dct:format": _link(f"{_EU}/file-type/{_FILE_TYPES.get(Path(file.name).suffix, 'OCTET')}"),
-        "dct:rights": {"@type": "dct:RightsStatement", "rdfs:label": rights},
+        "dct:rights": {
+            "@type": "dct:RightsStatement",
+            "rdfs:label": rights,
+            "dct:type": _link(f"{_MOBILITY}/conditions-for-access-and-usage/{conditions}"),
+        },
         "mobilitydcatap:mobilityDataStandard": {
             "@type": "mobilitydcatap:MobilityDataStandard",
             "rdfs:label": standard,

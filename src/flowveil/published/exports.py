@@ -229,7 +229,8 @@ def _with_listed_cells(zones: pa.Table) -> pa.Table:
 
 
 def _write_arrow(folder: Path, tables: Tables) -> None:
-    for table, name in ((tables.flows, "flows.arrow"), (tables.zones, "zones.arrow")):
+    named = _named_flows(tables), tables.named_zones
+    for table, name in zip(named, ("flows.arrow", "zones.arrow"), strict=True):
         with (
             pa.OSFile(str(folder / name), "wb") as file,
             pa.ipc.new_file(file, table.schema) as writer,

@@ -62,7 +62,8 @@ def picture(
     release: UserRelease | str | PathLike[str],
     path: str | PathLike[str],
     *,
-    show: str = "origins",
+    show: str | None = None,
+    question: str | None = None,
     place: tuple[float, float] | None = None,
     over: UserRelease | str | PathLike[str] | None = None,
     **style: Unpack[StyleKeywords],
@@ -74,7 +75,10 @@ def picture(
     Args:
         release: a release, or the folder of one: published files are enough.
         path: the file; its suffix says the format.
-        show: ``origins``, ``destinations``, ``both`` or ``flows``.
+        show: ``answer`` (as the page draws it), ``origins``, ``destinations``, ``both`` or
+            ``flows``. By default ``answer``, or ``origins`` where the page has no estimate or a
+            place, a style or another release is given.
+        question: what the link to an answer has behind ``#``: ``from=Providencia&hour=8``.
         place: latitude and longitude: draw only the cells whose origin zone holds it, of all sizes
             where zones nest.
         over: another release, or its folder, whose zones are drawn as outlines over the map.
@@ -85,6 +89,7 @@ def picture(
         >>> flowveil.picture("release", "map.png", show="origins").name
         'map.png'
     """
+    from flowveil.published.answer_picture import data_of, draw_answer
     from flowveil.published.html import promise
     from flowveil.published.pictures import cells_from, draw
     from flowveil.published.report import summed
@@ -99,6 +104,21 @@ def picture(
         else:
             folder = ReleaseFolder(named_path(release, what="the release"))
             flows, zones, report = folder.flows, folder.zones, folder.report
+        further = {name for name, value in style.items() if value is not None} - {"dpi", "lines"}
+        plain = place is None and over is None and not further
+        if show == "answer" and not plain:
+            raise ParameterError(
+                "A picture of an answer takes no place, no other release and no style but dpi."
+                " Hint: choose origins, destinations or flows."
+            )
+        if question is not None and (show not in (None, "answer") or not plain):
+            raise ParameterError("A question belongs to a picture of an answer.")
+        if show == "answer" or (show is None and plain):
+            page = _page_of(release)
+            if show == "answer" or question is not None or data_of(page) is not None:
+                how = {"dpi": style["dpi"]} if "dpi" in style else {}
+                return draw_answer(page, path, question=question or "", **how)
+        show = show or "origins"
         flows = summed(flows, Statement.from_report(report))
         zones = zones_in(flows, zones)
         if place is not None:
@@ -116,6 +136,20 @@ def picture(
                 else over
             ).zones
         return draw(flows, zones, path, show=show, **look)
+
+
+def _page_of(release: UserRelease | str | PathLike[str]) -> str:
+    """Returns report.html; empty where the folder has none that can be read."""
+    from flowveil.publishing.publish import folder_content
+    from flowveil.system.paths import open_regular
+
+    if not isinstance(release, str | PathLike):
+        return folder_content(release).page()
+    try:
+        with open_regular(named_path(release, what="the release") / "report.html") as file:
+            return file.read().decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def reconstruct(

@@ -16,7 +16,8 @@ def overview(flows: Flows) -> str:
     """Returns rows, trips and people as read, rounded, and where the trips lie."""
     summary, people = flows.intake, flows.people
     # The people of a cluster are counted where they are needed.
-    by = f" by {_rounded(people.total())} people" if isinstance(people, People) else ""
+    persons = unit_words("people", summary.parameters())
+    by = f" by {_rounded(people.total())} {persons}" if isinstance(people, People) else ""
     weight = summary.input_weight
     of = f" that represent {_rounded(weight)}" if summary.columns.get("weight") and weight else ""
     trips = f"{_rounded(float(flows.trips.sum()))} {unit_words('trips', summary.parameters())}"

@@ -50,7 +50,7 @@ class Anonymized:
     table: pa.Table
     class_of_record: Numbers  # of the input. Private
     regions: tuple[Region, ...]  # published values of each class, one entry per quasi-identifier
-    options: Options
+    options: MondrianOptions
     k: int
     grids: Mapping[
         str, Grid
@@ -93,7 +93,7 @@ class Anonymized:
 
     def report(self) -> dict[str, Any]:
         """Plain data: parameters, measures, and the statement of what is and is not protected."""
-        thresholds = {"k": self.k, "l": self.options.l, "t": self.options.t}
+        thresholds = {"k": self.k, **self.options.thresholds()}
         return {
             "method": "mondrian",
             "partitioning": "strict" if self.options.strict else "relaxed",
@@ -115,9 +115,16 @@ class Anonymized:
         }
 
     def _statement(self) -> str:
-        l, t = self.options.l, self.options.t  # noqa: E741
-        hidden = "" if l is None else f" and {l} distinct sensitive values"
+        l, t = self.options.l or 0, self.options.t  # noqa: E741
+        hidden = "" if not l else f" and {l} distinct sensitive values"
         close = "" if t is None else f", its sensitive values within {t:g} of the whole table's"
+        if self.options.entropy_l is not None:
+            hidden += f", as diverse as {self.options.entropy_l:g} equally frequent ones"
+        if self.options.recursive_c is not None:
+            close += (
+                ", and its most frequent sensitive value in fewer records than"
+                f" {self.options.recursive_c:g} times those without its {l - 1} most frequent ones"
+            )
         return (
             f"{self.k}-anonymous: every record shares its quasi-identifiers"
             f" ({', '.join(self.quasi_identifiers)}) with a class of at least {self.k}"
@@ -129,7 +136,7 @@ class Anonymized:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class MondrianOptions:
     """Options of `anonymize_records`."""
 
     sensitive: Sequence[
@@ -142,9 +149,21 @@ class Options:
     # fewest distinct sensitive values of a class; a missing value is one
     l: int | None = None  # noqa: E741
     t: float | None = None  # largest distance of a class's sensitive distribution from the table's
+    # entropy l-diversity: exp of the entropy of each sensitive column in a class is at least this
+    entropy_l: float | None = None
+    # recursive (c, l)-diversity: a class's most frequent sensitive value has fewer records than c
+    # times all but its l - 1 most frequent values
+    recursive_c: float | None = None
     strict: bool = False  # disjoint regions; else relaxed, which cuts finer
     # cut the widest share of the whole range (LeFevre); or ``distinct``: the most values
     choose: str = "width"
+    # a class whose first choice has no allowed cut is final; else the next choice is tried
+    stop_at_first: bool = False
+
+    def thresholds(self) -> dict[str, Any]:
+        """The thresholds on sensitive values, by name; None for those that are not requested."""
+        names = ("l", "t", "entropy_l", "recursive_c")
+        return {name: getattr(self, name) for name in names}
 
 
 def anonymize_records(
@@ -158,7 +177,8 @@ def anonymize_records(
     """Make a table k-anonymous by Mondrian; it is recounted before it is returned.
 
     Guaranteed: every combination of published quasi-identifiers has at least k records; with l, at
-    least l distinct values of each sensitive column; with t, a distribution of each sensitive
+    least l distinct values of each sensitive column; with entropy_l and recursive_c, values of
+    such diversity (Machanavajjhala et al. 2007); with t, a distribution of each sensitive
     column within t of the whole table's. Every published value is true of its record. The result
     does not depend on the order of the records.
 
@@ -176,12 +196,13 @@ def anonymize_records(
         InfeasibleError: the whole table in one class would not be safe.
         GuaranteeError: the recount failed; nothing is returned.
     """
-    table, asked = rows.as_table(records), Options(**options)
+    table, asked = rows.as_table(records), MondrianOptions(**options)
     keys, hidden = rows.as_attributes(quasi_identifiers), rows.as_attributes(asked.sensitive)
     _check_request(table, keys, hidden, direct_identifiers, asked)
     protected = tuple(encode(table, a) for a in hidden)
     # Before the grid, which needs a valid k.
-    safety = Safety(k=k, l=asked.l, t=asked.t, sensitive=protected)
+    thresholds = asked.thresholds()
+    safety = Safety(k=k, sensitive=protected, **thresholds)
     on_grid = [encode_on_grid(table, a, k=k) for a in keys]
     columns = tuple(column for column, _ in on_grid)
     safety.check_feasible(table.num_rows)
@@ -192,7 +213,12 @@ def anonymize_records(
     )
     order = canonical_order(columns, protected, others)
     partition = partition_records(
-        columns, safety, strict=asked.strict, choose=asked.choose, order=order
+        columns,
+        safety,
+        strict=asked.strict,
+        choose=asked.choose,
+        stop_at_first=asked.stop_at_first,
+        order=order,
     )
     class_of = number_by_text(regions_of(columns, partition))[partition]
     regions = regions_of(columns, class_of)
@@ -205,7 +231,7 @@ def anonymize_records(
         # By class: the guarantee of each class also holds for the union of classes published alike.
         quasi_identifiers=[*(a.name for a in keys), CLASS_COLUMN],
         sensitive={a.name: a.order or c.has_order for a, c in zip(hidden, protected, strict=True)},
-        **{"k": k, "l": asked.l, "t": asked.t, "n_records": table.num_rows},
+        **{"k": k, "n_records": table.num_rows, **thresholds},
     )
     return Anonymized(published, class_of, regions, asked, int(k), grids, classes)
 
@@ -215,7 +241,7 @@ def _check_request(
     keys: Sequence[Attribute],
     hidden: Sequence[Attribute],
     dropped: Sequence[str],
-    asked: Options,
+    asked: MondrianOptions,
 ) -> None:
     """Raise if the request is invalid, or does not fit this table."""
     choices = ("width", "distinct")
@@ -327,6 +353,7 @@ def partition_records(
     *,
     strict: bool,
     choose: str = "width",
+    stop_at_first: bool = False,
     order: Numbers | None = None,
 ) -> Numbers:
     """Return the partition of each record.
@@ -338,7 +365,9 @@ def partition_records(
     finished = 0
     level = _Level(records, np.zeros(len(records), np.int64))
     while len(level.size):
-        right, was_cut = _best_cuts(level, columns, safety, strict=strict, choose=choose)
+        right, was_cut = _best_cuts(
+            level, columns, safety, strict=strict, choose=choose, stop_at_first=stop_at_first
+        )
         cut = was_cut[level.partition]
         number = np.cumsum(~was_cut) - 1 + finished
         final[level.records[~cut]] = number[level.partition[~cut]]
@@ -351,7 +380,13 @@ def partition_records(
 
 
 def _best_cuts(
-    level: _Level, columns: Sequence[Column], safety: Safety, *, strict: bool, choose: str
+    level: _Level,
+    columns: Sequence[Column],
+    safety: Safety,
+    *,
+    strict: bool,
+    choose: str,
+    stop_at_first: bool,
 ) -> tuple[Mask, Mask]:
     """Return for each record whether it goes to the second half, and for each partition whether it
     is cut.
@@ -361,17 +396,15 @@ def _best_cuts(
     was_cut = np.zeros(len(level.size), dtype=np.bool_)
     for column in columns:
         goes_right, possible, merit = _candidate(level, column, strict=strict, choose=choose)
-        allowed = possible & (merit > best)
-        if allowed.any():
-            kept = allowed[level.partition]
+        better = possible & (merit > best)
+        if better.any():
+            kept = better[level.partition]
             half = (2 * level.partition + goes_right)[kept]
-            allowed &= (
-                safety.holds(half, 2 * len(level.size), level.records[kept])
-                .reshape(-1, 2)
-                .all(axis=1)
-            )
-            best[allowed] = merit[allowed]
-            was_cut |= allowed
+            safe = safety.holds(half, 2 * len(level.size), level.records[kept])
+            allowed = better & safe.reshape(-1, 2).all(axis=1)
+            chosen = better if stop_at_first else allowed
+            best[chosen] = merit[chosen]
+            was_cut[chosen] = allowed[chosen]
             right = np.where(allowed[level.partition], goes_right, right)
     return right, was_cut
 

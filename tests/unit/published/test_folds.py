@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -233,3 +234,18 @@ def test_two_months_with_hours_share_no_trip(folder, tmp_path):
     assert incomparable(january, february) is None
     assert "folds" in (incomparable(january, unknown) or "")
     assert not confined_groups([january, february]).unchecked
+
+
+def test_a_folder_read_in_python_gives_tables_and_estimates(folder):
+    release = flowveil.read_release(folder)
+    assert len(repr(release)) < 80
+    assert release.to_polars().shape[0] == len(release.to_pandas()) == len(release.flows)
+    assert len(release.to_geopandas()) == len(release.zones)
+    morning = release.estimate(6, hour=8)
+    assert set(morning["time"].to_pylist()) == {"08:00"}
+    every = flowveil.reconstruct(folder, 6)
+    assert morning.equals(every.filter(pc.equal(every["time"], "08:00")).combine_chunks())
+    assert release.estimate().column_names[:3] == ["origin", "destination", "time"]
+    for wrong in ({"zones": 6, "hour": 25}, {"hour": "8"}, {"hour": 8, "sum": "sex"}):
+        with pytest.raises(flowveil.ParameterError):
+            release.estimate(**wrong)

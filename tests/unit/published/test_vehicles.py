@@ -48,8 +48,9 @@ def test_a_column_of_persons_counts_people(tmp_path):
 def test_the_lines_next_to_the_answer_say_that_trips_are_not_people(tmp_path, protect, stated):
     _, page = published(tmp_path, "person_id", protect=protect)
     data = page.partition('id="map-data">')[2].partition("</script>")[0]
-    conclude = json.loads(data)["answer"]["rely"][-1]
-    assert ("Trips are not people" in conclude) == stated
+    answer = json.loads(data)["answer"]
+    for text in (answer["rely"][-1], answer["story"]):
+        assert ("Trips are not people" in text) == stated
 
 
 def test_the_question_about_a_device_names_vehicles():

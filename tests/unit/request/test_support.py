@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from itertools import product
 from pathlib import Path
 
 import pytest
 
+import flowveil
 from flowveil.core.errors import ParameterError, speaking_of_flags
 from flowveil.request import support
 from flowveil.request.request import find_setting
 from flowveil.request.support import FEATURES, Expected
 
+SOURCE = Path(flowveil.__file__).parent
 PAGE = Path(__file__).parents[3] / "docs/reference/combinations.md"
 
 
@@ -75,3 +79,24 @@ def test_values_that_ask_for_nothing_are_no_features():
     assert support.asked_of(given) == {"k"}
     given = {"outside": "keep", "engine": "spark", "secret_thresholds": "False", "t": 0.5}
     assert support.asked_of(given) == {*given}
+
+
+#: Words of a refusal of two features.
+REFUSES = re.compile(
+    "cannot be combined|exclude each other|is given without|weighed against|both choose|belongs to"
+    " the pre-filter|that fold|weighs where|without slices|without folds|leave the folds out"
+)
+
+
+def test_few_places_outside_of_the_table_refuse_a_combination():
+    """Options of one method, of one command, and what only a list of places shows."""
+    places = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        if path.name == "support.py" or path.parent.name == "tabular":
+            continue
+        for call in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "ParameterError":
+                texts = [part.value for part in ast.walk(call) if isinstance(part, ast.Constant)]
+                if REFUSES.search("".join(str(text) for text in texts)):
+                    places.append(f"{path.relative_to(SOURCE)}:{call.lineno}")
+    assert 0 < len(places) <= 10, places

@@ -97,7 +97,13 @@ _STYLE_HELP = (
 @click.argument("directory", type=PLACE, metavar="DIR")
 @place("--out", "FILE", "The picture: .png, .svg or .pdf.", required=True)
 @click.option(
-    "--show", default="origins", show_default=True, help="origins, destinations, both or flows."
+    "--show",
+    help="answer, origins, destinations, both or flows [default: answer, as on the page].",
+)
+@click.option(
+    "--question",
+    metavar="LINK",
+    help="What the link to an answer has behind #: from=Providencia&hour=8.",
 )
 @click.option(
     "--place",

@@ -22,7 +22,7 @@ from flowveil.core.hierarchy import Hierarchy
 from flowveil.core.times import TIME
 from flowveil.methods import METHODS
 from flowveil.published.folder import FolderContent
-from flowveil.published.maps import ENDS, Frame, further_layer, look, map_of_release
+from flowveil.published.maps import ENDS, MapFrame, further_layer, look, map_of_release
 from flowveil.published.report import distance_in_words, summed
 from flowveil.published.tables import overview
 from flowveil.publishing.anonymization import anonymize
@@ -47,13 +47,13 @@ class InputMap:
         self.trips = int(flows.trips.sum())
         self.resolution = flows.intake.resolution
         self._ends: dict[str, dict[str, Any]] = {}
-        self.frame: Frame | None = None
+        self.frame: MapFrame | None = None
         self._drawn: dict[str, Any] | None = None
         if flows.origins.geography is not None and flows.destinations.geography is not None:
             pairs = ((flows.origins, flows.origin), (flows.destinations, flows.destination))
             self._ends = {end: _areas(*pair, flows) for end, pair in zip(ENDS, pairs, strict=True)}
             whole: Outlines = np.concatenate([end["outlines"] for end in self._ends.values()])
-            self.frame = Frame.around_places(whole, np.empty((0, 2)))
+            self.frame = MapFrame.around_places(whole, np.empty((0, 2)))
 
     def layers(self, data: dict[str, Any]) -> dict[str, Any]:
         """Returns the map of the input as layers of the map of a release, on the same colour scale.

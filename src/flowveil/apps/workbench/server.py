@@ -41,7 +41,14 @@ from flowveil.apps.workbench.guard import (
     refusal,
 )
 from flowveil.apps.workbench.jobs import DONE, Job
-from flowveil.apps.workbench.session import ENDINGS, STARTED, File, Session, listing, suffix_of
+from flowveil.apps.workbench.session import (
+    ENDINGS,
+    STARTED,
+    Session,
+    SessionFile,
+    listing,
+    suffix_of,
+)
 from flowveil.core.errors import FlowveilError, OutputError, ParameterError, speaking_of_flags
 from flowveil.published.document import asset, module
 from flowveil.system.output import scratch_folder, write_files
@@ -176,7 +183,7 @@ async def _upload(session: Session, request: Request) -> Answer:
         raise
     if role == "release":
         return session.unpack(target, name)
-    session.set_file(role, File(target, name, kept=False))
+    session.set_file(role, SessionFile(target, name, kept=False))
     return None
 
 

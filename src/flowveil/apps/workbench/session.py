@@ -119,7 +119,7 @@ def suffix_of(name: str, suffixes: tuple[str, ...]) -> str:
 
 
 @dataclass(frozen=True)
-class File:
+class SessionFile:
     """An input file, and its name on the page."""
 
     path: Path
@@ -147,7 +147,7 @@ class Session:
     root: Path  # the folder that the server was started in
     max_upload: int = 2 * 10**9  # upper bound for the bytes of one file
     ledger: Path | None = None  # folder of the ledger
-    files: dict[str, File] = field(default_factory=dict)
+    files: dict[str, SessionFile] = field(default_factory=dict)
     choices: dict[str, Any] = field(default_factory=lambda: dict(_FIRST))
     pins: list[dict[str, Any]] = field(default_factory=list)
     releases: list[dict[str, Any]] = field(default_factory=list)
@@ -221,7 +221,7 @@ class Session:
         self.changed()
         await self.jobs.close()
 
-    def set_file(self, role: str, file: File) -> None:
+    def set_file(self, role: str, file: SessionFile) -> None:
         """Sets the trips or the map. New trips remove everything made from earlier ones."""
         old = self.files.get(role)
         if role == "trips":
@@ -243,7 +243,7 @@ class Session:
         place = below(self.root, asked)
         if not _is_kind(place, ENDINGS[role]):
             raise RefusedError(415, "Files of this kind are not read here.")
-        self.set_file(role, File(place, place.name, kept=True))
+        self.set_file(role, SessionFile(place, place.name, kept=True))
 
     def remove_zones(self) -> None:
         """Removes the map."""
@@ -340,7 +340,7 @@ class Session:
         path = self.room / "files" / f"{secrets.token_hex(8)}.parquet"
 
         def then(_: Job) -> None:
-            self.set_file("trips", File(path, "demo.parquet", kept=False))
+            self.set_file("trips", SessionFile(path, "demo.parquet", kept=False))
             self.choices |= {
                 "weight": "weight",
                 "title": "Travel in Île-de-France, a synthetic survey",

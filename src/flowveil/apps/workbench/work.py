@@ -53,7 +53,13 @@ from flowveil.core.flows import Flows
 from flowveil.publishing.api import publish
 from flowveil.publishing.ledger.ledger import budget_against, check_ledger, recording_nothing
 from flowveil.publishing.publish import folder_content
-from flowveil.publishing.run import anonymize_request, map_columns, read_request, step_of
+from flowveil.publishing.run import (
+    anonymize_request,
+    has_folds,
+    map_columns,
+    read_request,
+    step_of,
+)
 from flowveil.reading.matrices import MATRIX, matrix_names
 from flowveil.release.folder import ReleaseFolder
 from flowveil.request.request import Request
@@ -163,7 +169,7 @@ class Task:
             map_columns(request),
         ]
         text = json.dumps(
-            [*how, request.slices.fold_time, dict(request.slices.fold)],
+            [*how, has_folds(request), dict(request.slices.fold)],
             sort_keys=True,
             default=list,
         )

@@ -53,7 +53,8 @@ def bounded_parts(release: PublishedRelease) -> tuple[Parts, tuple[Part, ...]] |
     """Returns the pairs of tiles that are proven to have trips.
 
     None where the rule above does not hold: without layers, with secret thresholds, people or
-    population protected, further rules, slices, revisions, or zones that are not of H3 cells.
+    population protected, further rules, districts, slices, folds, revisions, or zones that are not
+    of H3 cells.
     """
     parameters, statement = release.report["parameters"], release.report["statement"]
     resolution = parameters.get("resolution")
@@ -64,6 +65,8 @@ def bounded_parts(release: PublishedRelease) -> tuple[Parts, tuple[Part, ...]] |
         or list(release.report["guarantee"].get("protect") or ()) != ["trips"]
         or any(parameters.get(name) is not None for name in ("dominance", "stricter", "t", "l"))
         or parameters.get("same_zones")
+        or release.report["kind"] != "layered"
+        or (parameters.get("options") or {}).get("districts") is not None
         or not release.nodes
         or release.revised
         or len(release.matrices) != 1

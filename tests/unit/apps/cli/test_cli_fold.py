@@ -52,7 +52,7 @@ def test_the_command_line_folds_verifies_and_repeats(here, capsys):
         main(["run", "recipes/r.toml", "--out", "again", "--quiet"])
     report = read_json(here / "out" / "report.json")
     assert report["parameters"]["fold"]["purpose"]["work"] == "work or study"
-    assert "--fold-time --fold purpose=TREE" in report["published"]["command"]
+    assert "--every hour --fold purpose=TREE" in report["published"]["command"]
     assert (here / "out" / "flows.parquet").read_bytes() == (
         here / "again" / "flows.parquet"
     ).read_bytes()
@@ -76,7 +76,7 @@ def test_the_command_line_folds_verifies_and_repeats(here, capsys):
                 "series",
             ]
         )
-    assert "leave the folds out" in capsys.readouterr().err
+    assert "A series cannot be asked for --fold" in capsys.readouterr().err
     main(["derive", "out", "--sum", "purpose", "--out", "sum", "--quiet"])
     main(["reconstruct", "out", "--zones", "6", "--out", "areas.csv", "--quiet"])
     assert read_json(here / "sum" / "report.json")["kind"] == "folded"
@@ -86,12 +86,8 @@ def test_the_command_line_folds_verifies_and_repeats(here, capsys):
     ("more", "words"),
     [
         (
-            ["--fold", "purpose=purposes.csv", "--by", "who", "--by-many"],
-            "cannot be combined with --by",
-        ),
-        (
-            ["--fold", "purpose=purposes.csv", "--time", "start", "--every", "hour"],
-            "without --fold-time",
+            ["--fold", "purpose=purposes.csv", "--separate"],
+            "--separate cannot be combined with folds",
         ),
         (
             ["--fold", "purpose=purposes.csv", "--zones-of", "earlier"],
@@ -105,7 +101,7 @@ def test_the_command_line_folds_verifies_and_repeats(here, capsys):
             ["--fold", "purpose=purposes.csv", "--method", "twincut"],
             "--fold cannot be combined with method 'twincut'",
         ),
-        (["--fold", "purpose=purposes.csv", "--format", "omx"], "times or groups of cells"),
+        (["--fold", "purpose=purposes.csv", "--format", "flowmap"], "times or groups of cells"),
         (["--fold", "purpose=missing.csv"], "does not exist"),
         (["--fold", "purposes.csv"], "NAME=FILE|name=value|NAME=VALUE"),
         (["--fold", "porpuse=purposes.csv"], "- 'porpuse'."),

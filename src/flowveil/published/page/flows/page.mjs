@@ -6,25 +6,18 @@ import {
   answerScene,
   areaUnder,
   areasWithin,
+  extentOfAreas,
   fillLegend,
   paintAnswer,
 } from "./areas.mjs";
 import { fillAnswer, fillHours, relyOn } from "./answer.mjs";
-import { shapesOf } from "./columns.mjs";
-import {
-  estimateOf,
-  rangeOf,
-  rangeWords,
-  roundedTo3,
-  sumsAt,
-} from "./estimate.mjs";
-import { NOWHERE } from "./model.mjs";
+import { rangeOf, rangeWords, roundedTo3 } from "./estimate.mjs";
 import { mountMap } from "./mount.mjs";
 import { fitted, paintCross, paletteOf } from "./paint.mjs";
 import { button, make } from "./panel.mjs";
 import { canvasPen, svgPen } from "./pens.mjs";
+import { framedBy, headingOf, paintFramed, worldOfAnswer } from "./picture.mjs";
 import {
-  NOTHING,
   areasChoice,
   hashOf,
   mountSentence,
@@ -32,7 +25,7 @@ import {
   queryOf,
   stateOf,
 } from "./question.mjs";
-import { csvText, fileName, save } from "./take.mjs";
+import { csvText, embedFile, fileName, save } from "./take.mjs";
 import { mountViewport } from "./viewport.mjs";
 
 export function mountPage(root, data) {
@@ -73,49 +66,17 @@ export function mountPage(root, data) {
   act.open(location.hash);
 }
 
+/** @returns {any} */
 function worldOf(root, data) {
-  const model = estimateOf(data);
-  const { language, texts, zone } = data.answer;
-  const { context } = data;
-  const plain = new Intl.NumberFormat(language, { maximumFractionDigits: 0 });
-  const compact = new Intl.NumberFormat(language, {
-    notation: "compact",
-    maximumFractionDigits: 1,
-  });
-  const percents = new Intl.NumberFormat(language, {
-    style: "percent",
-    maximumFractionDigits: 0,
-  });
-  const all = { from: null, to: null, hour: null };
-  const starts = sumsAt(model, all, "origin", model.place);
-  const ends = sumsAt(model, all, "destination", model.place);
+  const { language, zone } = data.answer;
   return {
-    model,
-    state: { ...NOTHING, background: false },
+    ...worldOfAnswer(data),
     view: null,
     width: 0,
     height: 0,
     least: 0,
-    hover: null,
-    lasso: null,
     tool: null,
     palette: answerPalette(root),
-    volume: starts.map((v, i) => v + ends[i]),
-    ground: context && {
-      ...Object.fromEntries(
-        ["water", "rivers", "borders", "ownLines"].map((name) => [
-          name,
-          shapesOf(context[name]),
-        ]),
-      ),
-      towns: [],
-      ownNames: [],
-    },
-    t: (key, values = {}) =>
-      texts[key].replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole),
-    number: (v) => plain.format(v),
-    brief: (v) => (v < 10_000 ? plain : compact).format(v),
-    percent: (v) => percents.format(v),
     clock: zone ? clockName(language, zone) : "",
   };
 }
@@ -307,37 +268,6 @@ function refreshPage(world, parts, act) {
   parts.canvas.dataset.shown = `${answerScene(world).arrows.length} arrows`;
 }
 
-/* The box of the areas with the middle 97 % of the trip ends in each direction. */
-function extentOfAreas({ model }) {
-  const all = { from: null, to: null, hour: null };
-  const ends = sumsAt(model, all, "origin");
-  const other = sumsAt(model, all, "destination");
-  const weight = ends.map((v, i) => v + other[i]);
-  const bounds = (values) => {
-    const placed = [...values.keys()]
-      .filter((i) => values[i] !== NOWHERE && weight[i] > 0)
-      .sort((a, b) => values[a] - values[b]);
-    const total = placed.reduce((sum, i) => sum + weight[i], 0);
-    let sum = 0;
-    let low = null;
-    let high = null;
-    for (const i of placed) {
-      sum += weight[i];
-      if (low === null && sum >= 0.015 * total) low = values[i];
-      if (high === null && sum >= 0.985 * total) high = values[i];
-    }
-    return [low ?? 0, high ?? 1];
-  };
-  const [west, east] = bounds(model.x);
-  const [north, south] = bounds(model.y);
-  return {
-    west,
-    east: Math.max(east, west + 1),
-    north,
-    south: Math.max(south, north + 1),
-  };
-}
-
 function drawPage(world, parts) {
   const { canvas } = parts;
   const width = canvas.clientWidth;
@@ -486,6 +416,9 @@ function takeButtons(world, act) {
     button("CSV", () =>
       save(fileName(title, "csv"), tableOfAnswer(world), "text/csv"),
     ),
+    button(t("embed"), () =>
+      save(fileName(title, "html"), embedFile(), "text/html"),
+    ),
   ];
   return [
     button(t("show_cells"), act.cells, "cells-link"),
@@ -531,49 +464,19 @@ function tableOfAnswer(world) {
   ]);
 }
 
+/* Pictures have light colours, as paper has. */
 function pictureOfAnswer(world, kind) {
   const root = document.documentElement;
-  const { model } = world;
   const was = root.classList.contains("printing");
-  const top = 62;
-  const foot = 20 * model.data.words.picture.length + 16;
   root.classList.add("printing");
   const light = { ...world, hover: null, palette: answerPalette(root) };
-  const { width } = world;
-  const height = world.height + top + foot;
-  const heading = model.answer.headline ?? model.data.words.title;
   root.classList.toggle("printing", was);
-  const paint = (pen) => {
-    pen.rect(0, 0, width, height, { fill: light.palette.paper });
-    pen.clip(0, top, width, world.height, () =>
-      paintAnswer(
-        pen,
-        { ...light, width, height: world.height + top },
-        { ...world.view, y: world.view.y + top },
-        width,
-        world.height + top,
-      ),
-    );
-    pen.rect(0, 0, width, top, { fill: light.palette.paper });
-    pen.text(16, 24, heading, {
-      size: 19,
-      bold: true,
-      fill: light.palette.ink,
-    });
-    pen.text(16, 48, questionWords(world), {
-      size: 13,
-      fill: light.palette.soft,
-    });
-    model.data.words.picture.forEach((line, i) =>
-      pen.text(16, top + world.height + 18 + 20 * i, line, {
-        size: 12,
-        fill: light.palette.soft,
-      }),
-    );
-  };
+  const { width } = world;
+  const height = world.height + framedBy(world);
+  const heading = headingOf(world);
   if (kind === "svg") {
     const pen = svgPen(width, height, heading);
-    paint(pen);
+    paintFramed(pen, light, width, height);
     save(fileName(heading, "svg"), pen.markup(), "image/svg+xml");
     return;
   }
@@ -581,17 +484,11 @@ function pictureOfAnswer(world, kind) {
   const density = 1600 / width;
   canvas.width = 1600;
   canvas.height = Math.round(height * density);
-  paint(canvasPen(canvas.getContext("2d"), density));
+  paintFramed(
+    canvasPen(canvas.getContext("2d"), density),
+    light,
+    width,
+    height,
+  );
   canvas.toBlob((blob) => save(fileName(heading, "png"), blob), "image/png");
-}
-function questionWords(world) {
-  const { state, t } = world;
-  const [before, , after] = t(
-    state.way === "to" ? "sentence_to" : "sentence_from",
-  ).split("|");
-  if (!state.a) return t("largest_flows");
-  const second = state.b
-    ? ` ${t(state.way === "from" ? "to" : state.way === "to" ? "from" : "and")} ${state.b.label}`
-    : "";
-  return `${before} ${t(state.way)} ${state.a.label}${second} ${after} ${state.hour ?? ""}`.trim();
 }
