@@ -404,14 +404,20 @@ _OF_MANY = (
 
 
 def _of_estimated_counts(promise: Mapping[str, Any]) -> list[str]:
+    _, of_pairs, *of_slices = promise["steps"]
+    again = "".join(
+        " The pairs found were counted once more in each slice, with noise of standard deviation"
+        f" {rounded(step['deviation'])}."
+        for step in of_slices
+    )
     return [
         (
             "Noisy: the count of every pair of districts got random noise of standard deviation"
-            f" {rounded(promise['deviation'])}, and so did trips by distance, with a smaller part"
-            " of ε. The published counts are the most probable whole numbers given these noisy"
-            " counts: estimates, whose errors depend on each other. The noisy counts themselves are"
-            " not published. A listed pair may have had no trips at all, and one that is not listed"
-            " may have had some."
+            f" {rounded(of_pairs['deviation'])}, and so did trips by distance, with a smaller part"
+            f" of ε.{again} The published counts are the most probable whole numbers given these"
+            " noisy counts: estimates, whose errors depend on each other. The noisy counts"
+            " themselves are not published. A listed pair may have had no trips at all, and one"
+            " that is not listed may have had some."
         ),
         _OF_MANY,
     ]
