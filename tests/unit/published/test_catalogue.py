@@ -91,6 +91,51 @@ def test_metadata_name_publisher_and_contact_apart(folder):
     assert content["dct:identifier"] == f"sha256:{sha256}"
 
 
+#: What mobilityDCAT-AP 1.1.0 demands of each class, and what values begin with.
+MANDATORY = {
+    "dcat:Dataset": {
+        "dct:title": "",
+        "dct:description": "",
+        "dct:publisher": "",
+        "dct:spatial": "",
+        "dct:accrualPeriodicity": "http://publications.europa.eu/resource/authority/frequency/",
+        "mobilitydcatap:mobilityTheme": "https://w3id.org/mobilitydcat-ap/mobility-theme/",
+        "dcat:distribution": "",
+    },
+    "dcat:Distribution": {
+        "dcat:accessURL": "https://data.example.org/trips/",
+        "mobilitydcatap:mobilityDataStandard": "",
+        "dct:format": "http://publications.europa.eu/resource/authority/file-type/",
+        "dct:rights": "",
+    },
+    "dct:RightsStatement": {
+        "dct:type": "https://w3id.org/mobilitydcat-ap/conditions-for-access-and-usage/"
+    },
+    "foaf:Agent": {"foaf:name": ""},
+    "vcard:Kind": {"vcard:fn": "", "vcard:hasEmail": "mailto:"},
+    "spdx:Checksum": {"spdx:algorithm": "", "spdx:checksumValue": ""},
+}
+
+
+def test_metadata_have_what_national_access_points_demand(folder):
+    rdflib = pytest.importorskip("rdflib", reason="rdflib is not installed")
+    content = read_json(folder / "dcat.jsonld")
+    graph = rdflib.Graph().parse(data=json.dumps(content), format="json-ld")
+
+    def address(name):
+        prefix, _, word = name.partition(":")
+        return rdflib.URIRef(content["@context"][prefix] + word)
+
+    for kind, demanded in MANDATORY.items():
+        subjects = list(graph.subjects(rdflib.RDF.type, address(kind)))
+        assert subjects, kind
+        for subject in subjects:
+            for name, start in demanded.items():
+                values = [str(value) for value in graph.objects(subject, address(name))]
+                assert values, f"{kind} without {name}"
+                assert all(value.startswith(start) for value in values), values
+
+
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [("issued", "15.4.2024"), ("modified", "2024-02-30"), ("base_url", "ftp://data/x")],
