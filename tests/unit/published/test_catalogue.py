@@ -12,7 +12,8 @@ import pytest
 
 import flowveil
 from flowveil.core.errors import ParameterError
-from flowveil.published.dictionary import KNOWN
+from flowveil.published.dictionary import KNOWN, columns_of, translated_meanings
+from flowveil.published.language import languages
 from flowveil.published.matrices import lookup_codes
 from samples.drafts import unchecked
 from samples.releases import city_flows, read_json, release_of
@@ -49,6 +50,15 @@ def test_every_column_of_every_table_is_described(folder):
     web = read_json(folder / "flows.csv-metadata.json")
     titles = [column["titles"] for column in web["tableSchema"]["columns"]]
     assert titles == [one["name"] for one in described["flows.csv"]]
+
+
+def test_columns_are_described_in_the_language_of_the_release(folder):
+    assert set(translated_meanings()) | {"en"} == set(languages())
+    assert all(set(own) == set(KNOWN) for own in translated_meanings().values())
+    report = read_json(folder / "report.json")
+    report["statement"]["about"]["language"] = "fr"
+    (trips,) = columns_of(pa.schema([("trips", pa.int64())]), report)
+    assert (trips.meaning, trips.unit) == ("Nombre de déplacements", "trips")
 
 
 def test_the_package_is_valid_for_frictionless(folder, monkeypatch):
