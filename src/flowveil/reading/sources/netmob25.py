@@ -141,8 +141,8 @@ def _join_people(con: Any, trips: pa.Table, people: pa.Table) -> pa.Table:
         con,
         f"SELECT person_id, {', '.join(attributes)}, weight, {local}, start_lat, start_lon,"
         " end_lat, end_lon, points FROM flowveil_trips JOIN flowveil_people ON person_id = person"
-        " JOIN (SELECT person, bool_or(utc) AS utc FROM located GROUP BY person) USING (person) ORDER"
-        " BY person_id, flowveil_trips.start_time",
+        " JOIN (SELECT person, bool_or(utc) AS utc FROM located GROUP BY person) USING (person)"
+        " ORDER BY person_id, flowveil_trips.start_time",
     )
 
 
