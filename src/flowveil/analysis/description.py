@@ -284,6 +284,18 @@ def describe_flows(
     )
 
 
+def safe_levels(
+    flows: Flows, *, k: int = 10, protect: str | Sequence[str] | None = None
+) -> list[Level]:
+    """Returns how much is safe at the tiles and at each coarser level, in the protected units."""
+    if flows.folds:
+        flows, _ = unfolded(flows)
+    units = Guarantee.resolve(flows, k=k, protect=protect).units
+    return list(
+        _levels(flows, {unit: Guarantee.resolve(flows, k=k, protect=unit) for unit in units})
+    )
+
+
 def _has(flows: Flows, unit: Unit) -> bool:
     """Returns whether the flows have what a unit counts; a column of zeros does not count."""
     if unit.column:

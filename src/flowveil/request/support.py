@@ -9,7 +9,7 @@ table; a contract test tries every pair.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from flowveil.core.errors import ParameterError, option
@@ -154,6 +154,42 @@ def check(features: Collection[str], facets: Facets) -> None:
     """Raises ParameterError for the first combination that is refused."""
     for refusal in refusals(features, facets):
         raise ParameterError(f"{refusal} Hint: leave one of them out.")
+
+
+#: Settings that mean nothing without another one.
+NEEDS = {
+    "every": "time",
+    "timezone": "time",
+    "time_format": "time",
+    "fold_time": "every",
+    "by_many": "by",
+}
+
+
+def unavailable(
+    offered: Collection[str], features: Collection[str], facets: Facets, with_slices: Facets
+) -> dict[str, str]:
+    """Returns the offered settings that would be refused next to these features, each with the
+    reason.
+
+    ``with_slices`` are the facets that the release has with one more setting of slices.
+    """
+    found: dict[str, str] = {}
+    for name in offered:
+        needed = NEEDS.get(name)
+        if needed is not None and needed not in features:
+            found[name] = f"It needs {called(needed)}."
+            continue
+        others = {*features, name}
+        changed = with_slices if name in ("by", "every") else facets
+        if name == "fold_time":
+            changed = replace(facets, dimensions="fold")
+        refused = set(refusals(features, facets))
+        for refusal in refusals(others, changed):
+            if refusal not in refused:
+                found[name] = refusal
+                break
+    return found
 
 
 # ---- documentation -------------------------------------------------------------------------------

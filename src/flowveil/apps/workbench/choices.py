@@ -8,15 +8,22 @@ field without code here.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import json
+import math
+import os
 import re
 import tomllib
 import typing
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 from zoneinfo import available_timezones
+
+from h3 import average_hexagon_edge_length
 
 from flowveil.core.errors import DataError, ParameterError, did_you_mean
 from flowveil.core.flows import SUM_COLUMNS
@@ -26,6 +33,8 @@ from flowveil.published.about import ENTRIES, checked
 from flowveil.published.exports import FORMATS
 from flowveil.publishing import run as execution
 from flowveil.reading.times import check_time_options
+from flowveil.request import support
+from flowveil.request.database_address import database_address
 from flowveil.request.request import Request, find_setting, settings
 from flowveil.request.settings import Setting, is_area, is_given
 
@@ -45,6 +54,8 @@ _THRESHOLDS = (
     "allow_small_k",
     "population_only",
 )
+#: Thresholds of the chart, and the methods that it compares besides the chosen one.
+CHART_K, CHART_METHODS = (5, 10, 20, 50), ("layercut", "paircut", "twincut", "odkanon")
 #: Settings that scripts of the page set without a field: columns from the table, the area, options
 #: of the method.
 _BY_SCRIPT = (
@@ -58,8 +69,25 @@ _BY_SCRIPT = (
     "within",
     "options",
 )
+#: Answers that are no settings: that a row is one trip, although it has numbers.
+PAGE_ONLY = ("row_is_trip",)
 #: Settings of the column of times, which make no slices before a step is chosen.
 _OF_TIMES = ("time", "timezone", "time_format")
+#: What formats are called, for people.
+FORMAT_NAMES = {
+    "csv": "CSV tables for spreadsheets",
+    "geojson": "GeoJSON for web maps",
+    "gpkg": "GeoPackage for QGIS and ArcGIS",
+    "fgb": "FlatGeobuf for large maps",
+    "pmtiles": "PMTiles for web maps without a server",
+    "omx": "OMX for transport models",
+    "wide": "Square table, a column for each destination",
+    "flowmap": "Flowmap.blue",
+    "kepler": "Kepler.gl",
+    "arrow": "Arrow for Python and R",
+    "dcat": "DCAT for open-data portals",
+    "croissant": "Croissant for machine learning",
+}
 #: What options are called, for people.
 _WORDS = {
     "epsilon": "Privacy loss (epsilon): the smaller, the more noise",
@@ -88,6 +116,18 @@ _WORDS = {
 _BEGIN, _BEGIN_WITH_PEOPLE = {"epsilon": "1"}, {"bound": "3"}
 
 
+def stamp_of(source: str) -> list[Any]:
+    """Returns path, size and time of the last change of a file, to notice that it was replaced.
+
+    A table of a server has no size and no time.
+    """
+    address = database_address(source)
+    if address is not None and address.kind == "postgresql":
+        return [source, None, None]
+    now = os.stat(source if address is None else address.place)
+    return [source, now.st_size, now.st_mtime_ns]
+
+
 def page_settings() -> list[Setting]:
     """Returns the settings that the page offers."""
     return [one for one in settings() if one.page]
@@ -98,7 +138,7 @@ def cell_choices(choices: Mapping[str, Any]) -> dict[str, Any]:
 
     All but the description and the formats of a release.
     """
-    unused = (*ENTRIES, "formats", *(() if choices.get("every") else _OF_TIMES))
+    unused = (*ENTRIES, "formats", *PAGE_ONLY, *(() if choices.get("every") else _OF_TIMES))
     return {name: value for name, value in choices.items() if name not in unused}
 
 
@@ -110,8 +150,13 @@ def choices_of(content: Any) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ParameterError("Choices must be an object of names and values.")
     allowed = {one.name: one for one in page_settings()}
-    found = {}
+    found: dict[str, Any] = {}
     for name, value in content.items():
+        if name in PAGE_ONLY:
+            if value not in (True, False, None):
+                raise ParameterError(f"{name} is true or false.")
+            found |= {name: True} if value else {}
+            continue
         if name not in allowed:
             raise ParameterError(f"Unknown choice {str(name)[:40]!a}.")
         if value is None or (value in ("", []) and name != "person"):
@@ -155,7 +200,7 @@ def page_request(choices: Mapping[str, Any]) -> Request:
     ParameterError if they contradict each other.
     """
     _check_timezone(choices.get("timezone"))
-    pending = () if choices.get("every") else _OF_TIMES
+    pending = (*PAGE_ONLY, *(() if choices.get("every") else _OF_TIMES))
     request = Request.from_flat({n: value for n, value in choices.items() if n not in pending})
     method = METHODS[execution.method_name(request) or ""]
     if any(name in REFUSED for name in request.method.options):
@@ -195,10 +240,112 @@ def _timezones() -> set[str]:
     return available_timezones()
 
 
+def unavailable(
+    choices: Mapping[str, Any], *, facts: Mapping[str, bool], mapped: bool
+) -> dict[str, str]:
+    """Returns the fields that do not apply to the choices, each with the reason.
+
+    From the support table, from what the method is, and from what the input has (``facts``). Values
+    of a list are ``name=value``.
+    """
+    request = page_request(choices)
+    method, facets = METHODS[str(request.method.method)], execution.facets_of(request)
+    own, given = "method" in choices, set(choices)
+    # Without a chosen method, the recommended one follows from the slices.
+    facets = facets if own else replace(facets, counts="exact", zones="nodes", overlap=None)
+    sliced = replace(facets, dimensions="separate") if facets.dimensions == "none" else facets
+    offered = [name for name in (*support.FEATURES, *support.NEEDS) if name in _page_names()]
+    found = support.unavailable(offered, given - {"method"}, facets, sliced)
+    if method.counts == "noisy":
+        found |= dict.fromkeys(_THRESHOLDS, "The method adds noise, which has no k.")
+        slices = ("by", "every", "common_zones", "fold_time", "by_many")
+        found |= dict.fromkeys(slices, "A method that adds noise makes one matrix here.")
+    if "common_zones" not in found and not (choices.get("by") or choices.get("every")):
+        found["common_zones"] = "There are no slices."
+    if "fold_time" not in found and own and not method.folds:
+        found["fold_time"] = f"The method {method.name} does not join times."
+    if own and method.name not in ("odkanon", "layercut"):
+        found.setdefault("common_zones", f"The method {method.name} has no common zones.")
+    if own and method.same_zones_plan is None:
+        found["same_zones"] = f"The method {method.name} has separate zones for each end."
+    if mapped or (own and method.hierarchy is None):
+        found["hierarchy"] = "The map has its own tree." if mapped else "It uses no tree."
+    if mapped:
+        found["resolution"] = "The zones of the map are the tiles."
+    if not facts.get("people", True):
+        no_people = "Nothing says who travelled."
+        found |= dict.fromkeys(("protect=people", "dominance", "population_only"), no_people)
+    if not facts.get("weight", True):
+        found["protect=population"] = "Rows have no expansion factor."
+    if choices.get("protect") != ["population"]:
+        found.setdefault("population_only", "The population is not the only unit.")
+    return found
+
+
+@cache
+def _page_names() -> frozenset[str]:
+    return frozenset(one.name for one in page_settings())
+
+
+def with_method(choices: Mapping[str, Any], method: str, k: int) -> Request:
+    """Returns the request with another method and k; options stay with the chosen method.
+
+    ParameterError if the method does not suit the other choices.
+    """
+    chosen = METHODS[str(page_request(choices).method.method)]
+    given = dict(choices)
+    if chosen.name != method:
+        given.pop("options", None)
+    if METHODS[method].hierarchy is None:
+        given.pop("hierarchy", None)
+    if chosen.counts == "noisy":
+        given = {name: value for name, value in given.items() if name not in _THRESHOLDS}
+    return page_request({**given, "method": method, "k": k})
+
+
+def hexagon_width(resolution: int) -> str:
+    """Returns how wide the H3 cells of a resolution are on average, in words.
+
+    >>> hexagon_width(10), hexagon_width(7)
+    ('130 m', '2.4 km')
+    """
+    metres = math.sqrt(3) * average_hexagon_edge_length(resolution, unit="m")
+    digits = 1 - math.floor(math.log10(metres))
+    rounded = round(metres, digits)
+    return f"{rounded:.0f} m" if rounded < 1000 else f"{rounded / 1000:g} km"
+
+
+def keys_of(choices: Mapping[str, Any]) -> dict[str, str]:
+    """Returns what jobs are compared by: a key of the choices that decide how trips are read, of
+    those that decide the cells, and of those that decide the chart.
+    """
+    calls = {one.name: one.call for one in page_settings()}
+    cells = cell_choices(choices)
+    timed = ("time", "timezone", "time_format")
+    read = {n: v for n, v in choices.items() if calls.get(n) in ("reading", "map") or n in timed}
+    method = str(page_request(choices).method.method)
+    own = "options" in cells or method not in CHART_METHODS
+    charted = {n: v for n, v in cells.items() if n not in ("k", "method") or (own and n != "k")}
+    found = {"reading": read, "cells": cells, "chart": charted}
+    return {name: _hash(value) for name, value in found.items()}
+
+
+def _hash(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=list)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def defaults_of(request: Request) -> dict[str, Any]:
-    """Returns the method of a request, and its default of the share that may be suppressed."""
+    """Returns the method of a request, its default of the share that may be suppressed, and the
+    widths of hexagons.
+    """
     name = str(request.method.method)
-    return {"method": name, "max_suppressed": METHODS[name].max_suppressed}
+    widths = {resolution: hexagon_width(resolution) for resolution in range(16)}
+    return {
+        "method": name,
+        "max_suppressed": METHODS[name].max_suppressed,
+        "widths": widths,
+    }
 
 
 def thresholds_of(request: Request) -> dict[str, Any]:
@@ -369,7 +516,12 @@ def index() -> str:
                 ],
             )
         )
-    known = {"offers": offers, "units": UNITS, "formats": FORMATS, "entries": ENTRIES}
+    known: dict[str, Any] = {"offers": offers, "units": UNITS, "entries": ENTRIES}
+    known["formats"] = {name: FORMAT_NAMES[name] for name in FORMATS}
+    # The page has no flags.
+    known["summaries"] = {
+        name: method.summary.partition("; --")[0] for name, method in METHODS.items()
+    }
     page = made.get_template("index.html")
     placed = {*_BY_SCRIPT, *re.findall(r'data-choice="(\w+)"', page.render(**known, more=[]))}
     return page.render(**known, more=[one for one in page_settings() if one.name not in placed])
