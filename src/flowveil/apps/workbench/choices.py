@@ -524,4 +524,15 @@ def index() -> str:
     }
     page = made.get_template("index.html")
     placed = {*_BY_SCRIPT, *re.findall(r'data-choice="(\w+)"', page.render(**known, more=[]))}
-    return page.render(**known, more=[one for one in page_settings() if one.name not in placed])
+    more = [one for one in page_settings() if one.name not in placed]
+    return page.render(**known, more=[replace(one, meaning=_in_words(one.meaning)) for one in more])
+
+
+def _in_words(text: str) -> str:
+    """Returns a text whose flags are words: the page has none.
+
+    >>> _in_words("Merge steps (--fold-time) of --zones.")
+    'Merge steps (‘fold time’) of ‘zones’.'
+    """
+    named = re.sub(r"--([a-z][a-z-]*)", lambda m: f"‘{m[1].replace('-', ' ')}’", text)
+    return re.sub(r"`flowveil [^`]*`", "the command line", named)

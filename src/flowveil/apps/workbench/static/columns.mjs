@@ -10,7 +10,7 @@ import {
   onState,
   resultOf,
   session,
-  start,
+  startOnce,
 } from "./session.mjs";
 import { keep, questions, recognised, showChoices } from "./choices.mjs";
 
@@ -38,11 +38,11 @@ export function mountColumns(isHere) {
     const key = JSON.stringify([state.files, state.keys.reading]);
     if (key !== inspecting && !isUnderWay("inspect", "reading")) {
       inspecting = key;
-      start("inspect").catch(() => {});
+      startOnce("inspect", "reading");
     }
     const inspected = jobsOf("inspect").filter(fits("reading")).at(-1);
     if (!inspected || !isOver(inspected) || state.unanswered.length) return;
-    if (!jobsOf("read").some(fits("reading"))) start("read").catch(() => {});
+    if (!jobsOf("read").some(fits("reading"))) startOnce("read", "reading");
   }
 
   onState(async (state) => {

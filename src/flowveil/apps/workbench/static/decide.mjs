@@ -12,7 +12,7 @@ import {
   resultOf,
   run,
   session,
-  start,
+  startOnce,
 } from "./session.mjs";
 import { chosen, offer } from "./choices.mjs";
 import { chart } from "./chart.mjs";
@@ -42,6 +42,7 @@ export function mountDecide(isHere) {
     showStatus();
   }
 
+  $("#skip-draft").addEventListener("click", () => $("#h-chart").focus());
   const form = $("#choices");
   form.addEventListener("submit", (e) => e.preventDefault());
   form.addEventListener("input", (e) => {
@@ -89,19 +90,21 @@ export function mountDecide(isHere) {
   function begin() {
     if (!isHere() || isRequesting() || rest || !session.state?.files.trips)
       return;
+    /* A file may ask questions, which nothing else answers. */
+    const inspected = jobsOf("inspect").at(-1);
+    if (!inspected) startOnce("inspect", "reading");
+    if (!inspected || !isOver(inspected) || session.state.unanswered.length)
+      return;
     const ended = jobsOf("run").filter(fits("cells")).at(-1);
-    if (!isUnderWay("run", "cells") && !ended) start("run").catch(() => {});
-    if (
-      !isUnderWay("describe", "cells") &&
-      !jobsOf("describe").some(fits("cells"))
-    )
-      start("describe").catch(() => {});
+    if (!isUnderWay("run", "cells") && !ended) startOnce("run", "cells");
+    if (!jobsOf("describe").some(fits("cells"))) startOnce("describe", "cells");
     if (ended && isOver(ended) && !jobsOf("errors").some(fits("chart")))
-      start("errors").catch(() => {});
+      startOnce("errors", "chart");
   }
-  addEventListener("hashchange", begin);
+  addEventListener("hashchange", () => session.state && update(session.state));
+  onState(update);
 
-  onState(async (state) => {
+  async function update(state) {
     showValues();
     if (!state.files.trips) clear();
     begin();
@@ -115,7 +118,7 @@ export function mountDecide(isHere) {
     showStatus();
     await showSafety();
     await showChart();
-  });
+  }
 
   function clear() {
     shown = charted = "";

@@ -125,6 +125,14 @@ export const isUnderWay = (kind, key) =>
     (job) => fits(key)(job) && (job.state === "done" || !isOver(job)),
   );
 
+const refused = new Set();
+/* Starts a job that a step needs; one that was refused is not started again for the same choices. */
+export function startOnce(kind, key) {
+  const { keys, files, unanswered } = session.state;
+  const name = JSON.stringify([kind, keys[key], files, unanswered]);
+  if (!refused.has(name)) start(kind).catch(() => refused.add(name));
+}
+
 /* Uploads a file and reports the share that was sent. */
 export function upload(role, file, progress) {
   const topic = `file ${role}`;
