@@ -1,4 +1,4 @@
-# Two commands do everything on a machine that has Python 3.11 or newer, make and a C compiler:
+# Two commands do everything on a machine that has Python 3.11 or newer and make:
 #   make demo    install into .venv and publish a synthetic survey
 #   make test    install what the tests need and run them all (make test-fast: the inner loop)
 # make docs builds the documentation site, make dist the files of a release, make release-check tries them.
@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 TEST_STAMP := $(VENV)/.installed-test
 TESTING := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1
 
-.PHONY: demo test test-fast lint types bench soak docs man dist release-check offline-check clean
+.PHONY: demo test test-fast lint types bench soak docs pictures man dist release-check offline-check clean
 
 demo: $(STAMP)
 	$(BIN)/flowveil demo --out demo-release
@@ -44,6 +44,13 @@ soak: $(TEST_STAMP)
 # The documentation site, into build/site: open index.html there. Nothing is fetched, and a broken link is an error.
 docs: $(TEST_STAMP)
 	$(BIN)/mkdocs build --quiet
+
+# All pictures of the documents, from the program as it is. Those of public data need the folder: make pictures DATA=FOLDER.
+pictures: $(TEST_STAMP)
+	$(BIN)/python tools/docs_pictures.py $(DATA)
+	$(BIN)/python tools/make_pictures.py
+	$(BIN)/python -m benchmarks.choosing_pictures docs/methods/pictures
+	$(BIN)/python -m benchmarks.paircut_pictures docs/methods/pictures
 
 man: $(TEST_STAMP)
 	$(BIN)/python tools/manual.py build/man

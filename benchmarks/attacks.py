@@ -7,7 +7,9 @@ run again.
     python -m benchmarks.attacks published --sets Santiago     run what is missing of a part
     python -m benchmarks.attacks --print                       the tables so far, as Markdown
 
-Trips are protected, at most 10 % may be suppressed, trees are not refined into halves.
+``default`` is what a user gets who gives k alone: LayerCut with secret thresholds on default trees,
+people protected where persons are known. Of the other methods trips are protected, at most 10 % may
+be suppressed, trees are not refined into halves, and thresholds are exactly k.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import argparse
 import csv
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import flowveil
 from benchmarks.twincut_table import DATA, trips, zoned
@@ -24,6 +27,7 @@ from flowveil.publishing.publish import folder_content
 from flowveil.verify.audit.published import PublishedRelease, published_release
 from flowveil.verify.audit.single_release import dominance, homogeneity, linkage
 from flowveil.verify.audit.trips import place_trips
+from flowveil.zoning.restriction import refined, to_the_top
 
 RESULTS = Path(__file__).parent / "results" / "attacks.csv"
 FIELDS = ("part", "data", "method", "k", "figure", "value")
@@ -31,6 +35,7 @@ KS = (5, 10, 20)
 LIMIT = 0.1
 NODES = ("twincut", "paircut", "odkanon", "oigh", "suppression", "atg-dual", "atg-soft")
 BOXES = ("mondrian", "glove", "curvecut")
+DEFAULT = "default"
 SETS: dict[str, Callable[[], flowveil.Flows]] = {
     "Montpellier, zones in sectors": zoned(
         "montpellier_emd/legs.parquet",
@@ -51,8 +56,13 @@ Figures = dict[str, float]
 
 def released(flows: flowveil.Flows, method: str, k: int) -> PublishedRelease:
     """What a reader would have, without writing it."""
-    tree = {} if method in BOXES else {"hierarchy": "h3"}
-    release = flowveil.anonymize(flows, method, k, "trips", LIMIT, **tree)
+    if method == DEFAULT:
+        release = flowveil.anonymize(flows, k=k)
+    else:
+        how: dict[str, Any] = {} if method in BOXES else {"hierarchy": "h3"}
+        if method == "paircut":
+            how["secret_thresholds"] = False
+        release = flowveil.anonymize(flows, method, k, "trips", LIMIT, **how)
     content = folder_content(release)
     return published_release(content.flows, content.zones, content.report)
 
@@ -67,6 +77,8 @@ def published(flows: flowveil.Flows, method: str, k: int) -> Figures:
         }
     if method in BOXES or flows.people is None:
         return found
+    if method == DEFAULT:
+        flows = to_the_top(refined(flows, release.report["parameters"]["hierarchy"])[0])
     placed = place_trips(release, flows)
     found |= {f"dominance {name}": value for name, value in dominance(placed).to_dict().items()}
     for one in linkage(release, placed):
@@ -99,7 +111,7 @@ def choices(flows: flowveil.Flows, method: str, k: int) -> Figures:
 
 
 PARTS: dict[str, tuple[Callable[[flowveil.Flows, str, int], Figures], tuple[str, ...]]] = {
-    "published": (published, NODES + BOXES),
+    "published": (published, (*NODES, *BOXES, DEFAULT)),
     "minimality": (choices, NODES),
     "membership": (members, NODES),
 }

@@ -1,6 +1,6 @@
 """Merging against noise at equal usefulness.
 
-The table of docs/k-anonymity-or-differential-privacy.md.
+The table of benchmarks/results/methods.md.
 
     python -m benchmarks k_or_epsilon
 

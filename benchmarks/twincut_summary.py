@@ -1,6 +1,6 @@
 """The summary of TwinCut's experiments, as Markdown; read from ``results/``, nothing is run.
 
-The figures of ``docs/methods/twincut.md`` are printed by this.
+The figures of ``benchmarks/results/methods.md`` are printed by this.
 """
 
 from __future__ import annotations

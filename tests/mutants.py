@@ -66,6 +66,7 @@ ATTACKS = ("unit/analysis/test_attacks.py",)
 LEDGER_FILE = ("unit/publishing/ledger/test_ledger_file.py",)
 
 NOISE = ("unit/methods/test_posterior_audit.py",)
+NOISE_OF_LAPLACE = ("unit/methods/test_laplace_audit.py",)
 
 MUTANTS = (
     # ---- noise
@@ -75,8 +76,39 @@ MUTANTS = (
         "of_classes, of_pairs = (\n"
         "    DiscreteLaplace(distribution.scale / 2) for distribution in distributions\n"
         ")\n"
-        "return correct(table, districts, (of_classes, of_pairs), bits)",
+        "return correct(tables, districts, (of_classes, of_pairs), bits)",
         NOISE,
+    ),
+    Mutant(
+        "posterior: half of the noise of slices",
+        "methods/posterior.py:noisy_parts",
+        "return correct(tables, pairs, DiscreteLaplace(distribution.scale / 2), bits)",
+        (*NOISE, "-k", "slices"),
+    ),
+    Mutant(
+        "laplace: half of the noise",
+        "methods/laplace.py:noise_scale",
+        "return correct(sensitivity, epsilon) / 2",
+        NOISE_OF_LAPLACE,
+    ),
+    Mutant(
+        "topdown: half of the noise",
+        "methods/topdown.py:_noise_of_levels",
+        "return correct(replace(privacy, epsilon=2 * privacy.epsilon), levels, shares)",
+        ("unit/methods/test_topdown_audit.py",),
+    ),
+    Mutant(
+        "privtree: half of the noise",
+        "methods/privtree.py:_Budget.from_options",
+        "doubled = replace(privacy, epsilon=2 * privacy.epsilon)\n"
+        "return correct(doubled, budget, decay, divide_above)",
+        ("unit/methods/test_privtree_audit.py", "-k", "keep_the_promise"),
+    ),
+    Mutant(
+        "slices of noise: a person's trips are not bounded over all slices",
+        "methods/noise_guarantee.py:bounded_trips",
+        "return trips.astype(np.int64)",
+        (*NOISE_OF_LAPLACE, "-k", "slices"),
     ),
     Mutant(
         "posterior: a person's trips are not bounded",
@@ -141,7 +173,7 @@ MUTANTS = (
     ),
     Mutant(
         "cells below the threshold are published",
-        "publication.py:_recount",
+        "publishing/publish.py:_recount",
         "return None",
         ("unit/published/test_folder.py",),
     ),
@@ -154,7 +186,7 @@ MUTANTS = (
     ),
     Mutant(
         "numbers: differences",
-        "record_values.py:refuse_numbers",
+        "request/support.py:check",
         "return None",
         (*NUMBERS, "-k", "refuses"),
     ),
@@ -167,16 +199,27 @@ MUTANTS = (
     # ---- layers
     Mutant(
         "layers: rules on cells are ignored",
-        "methods/layercut.py:_Layers._refused",
-        "return np.zeros(len(cell), dtype=np.bool_) if lenient else self._determined(rows, cell, "
-        "nodes)",
+        "methods/layercut.py:_Layers._cells",
+        "return correct(replace(self, cell_rule=None), rows, table, pairs)",
         ("property/test_layercut.py", "-k", "break_a_rule"),
     ),
     Mutant(
-        "layers: refused parts are shown",
-        "methods/layercut.py:_Layers._unexplained",
-        "return np.zeros(len(cell), dtype=np.bool_)",
-        ("property/test_layercut.py", "-k", "break_a_rule"),
+        "layers: thresholds of exactly k are called secret",
+        "methods/pair_divisions.py:PairTable.refused_by",
+        "return correct(self, None, words, step)",
+        ("property/test_layercut.py", "-k", "those_of_the_reference"),
+    ),
+    Mutant(
+        "layers: thresholds do not depend on the layer",
+        "core/secret_thresholds.py:SecretThresholds.amounts",
+        "return correct(self, 0, nodes)",
+        ("property/test_layercut.py", "-k", "those_of_the_reference"),
+    ),
+    Mutant(
+        "layers: sizes are those of seen tiles",
+        "zoning/public_map.py:tiles_of_nodes",
+        "return np.maximum(tree.leaf_stop - tree.leaf_start, 1).astype(np.float64)",
+        ("property/test_secret_thresholds.py", "-k", "nothing_is_proven"),
     ),
     Mutant(
         "kept layers: trips of a short cell are lost",
@@ -319,27 +362,32 @@ MUTANTS = (
     ),
     Mutant(
         "ledger: everything is disjoint",
-        "series/trip_facts.py:shares_no_trip",
+        "publishing/ledger/trip_facts.py:shares_no_trip",
         "return True",
         LEDGER,
     ),
-    Mutant("ledger: spellings differ", "series/trip_facts.py:_canonical", "return value", LEDGER),
+    Mutant(
+        "ledger: spellings differ",
+        "publishing/ledger/trip_facts.py:_canonical",
+        "return value",
+        LEDGER,
+    ),
     Mutant(
         "ledger: withdrawn releases are forgotten",
-        "series/ledger.py:_check",
+        "publishing/ledger/ledger.py:_check",
         "book.entries[:] = [e for e in book.entries if not any('withdraws' in x for x in book.entries)]\n"
         "return correct(release, new, book)",
         LEDGER,
     ),
     Mutant(
         "ledger: lines are not chained",
-        "series/ledger_file.py:_next_chain",
+        "publishing/ledger/ledger_file.py:_next_chain",
         "return 'x'",
         LEDGER_FILE,
     ),
     Mutant(
         "series: half a quarter is a quarter",
-        "series/derived.py:complete_periods",
+        "publishing/series/derived.py:complete_periods",
         "return {**correct(labels), **{label[:4]: [label] for label in labels}}",
         ("unit/publishing/series/test_series.py",),
     ),

@@ -21,70 +21,115 @@ if TYPE_CHECKING:
     from flowveil.analysis.api import describe as describe
     from flowveil.analysis.api import frontier as frontier
     from flowveil.analysis.api import run_study as run_study
+    from flowveil.analysis.audit import Audit as Audit
     from flowveil.analysis.audit import audit
+    from flowveil.analysis.comparison import Comparison as Comparison
+    from flowveil.analysis.description import Description as Description
     from flowveil.analysis.private import PrivateView as PrivateView
+    from flowveil.analysis.release_analysis import Analysis as Analysis
     from flowveil.analysis.release_analysis import analyze as analyze
+    from flowveil.analysis.study import Study as Study
+    from flowveil.core.dimensions import Dimension as Dimension
+    from flowveil.core.errors import DataError as DataError
+    from flowveil.core.errors import FlowveilError as FlowveilError
+    from flowveil.core.errors import GuaranteeError as GuaranteeError
+    from flowveil.core.errors import HierarchyError as HierarchyError
+    from flowveil.core.errors import InfeasibleError as InfeasibleError
+    from flowveil.core.errors import MissingExtraError as MissingExtraError
+    from flowveil.core.errors import OutputError as OutputError
+    from flowveil.core.errors import ParameterError as ParameterError
+    from flowveil.core.flows import Flows as Flows
+    from flowveil.core.guarantee import Guarantee as Guarantee
+    from flowveil.core.hierarchy import Hierarchy as Hierarchy
+    from flowveil.core.read_summary import ReadSummary as ReadSummary
+    from flowveil.methods import METHODS as METHODS
+    from flowveil.methods import Method as Method
+    from flowveil.methods.twincut import FrontierPoint as FrontierPoint
+    from flowveil.published.derive import Derived as Derived
+    from flowveil.publishing.anonymization import anonymize as anonymize
+    from flowveil.publishing.anonymization import anonymize_slices as anonymize_slices
     from flowveil.publishing.api import derive as derive
     from flowveil.publishing.api import freeze as freeze
     from flowveil.publishing.api import picture as picture
     from flowveil.publishing.api import reconstruct as reconstruct
+    from flowveil.publishing.published_folder import PublishedFolder as PublishedFolder
     from flowveil.publishing.published_folder import read_release as read_release
+    from flowveil.publishing.release import NoisyRelease as NoisyRelease
+    from flowveil.publishing.release import Release as Release
+    from flowveil.publishing.release import SlicedRelease as SlicedRelease
+    from flowveil.publishing.release import UserRelease as UserRelease
+    from flowveil.publishing.series.steps import Series as Series
     from flowveil.publishing.series.steps import publish_series as publish_series
     from flowveil.publishing.series.verification import verify_series as verify_series
+    from flowveil.publishing.slice_plans import Checkpoint as Checkpoint
     from flowveil.reading.engines import read_slices as read_slices
     from flowveil.reading.engines import read_trips as read_trips
     from flowveil.reading.engines.spark_session import cluster as cluster
     from flowveil.reading.sources import prepare as prepare
+    from flowveil.reading.sources.tables import Prepared as Prepared
+    from flowveil.release.facets import Facets as Facets
+    from flowveil.release.plan import NodeZones as NodeZones
+    from flowveil.release.plan import Plan as Plan
+    from flowveil.release.plan import Suppression as Suppression
+    from flowveil.release.plan import Zones as Zones
+    from flowveil.release.zone_map import FrozenMap as FrozenMap
+    from flowveil.system.limits import limits as limits
+    from flowveil.verify.audit.published import PublishedRelease as PublishedRelease
+    from flowveil.verify.verification import PrivateFiles as PrivateFiles
+    from flowveil.verify.verification import Verification as Verification
     from flowveil.verify.verification import verify_derived as verify_derived
     from flowveil.verify.verification import verify_release as verify_release
+    from flowveil.zoning.files import ZoneMap as ZoneMap
     from flowveil.zoning.files import read_tree as read_tree
     from flowveil.zoning.files import read_zones as read_zones
 
     audit_releases = audit
+    SlicedFlows = Flows
 
 __version__ = "0.4.0"
 
-#: The public names of each module.
+#: The public names of each module: functions, the types that they take or return, and errors.
 _PUBLIC = {
-    "analysis.release_analysis": "analyze",
-    "publishing.anonymization": "anonymize anonymize_slices",
-    "analysis.api": "compare describe",
-    "analysis.audit": "audit_releases",
-    "publishing.api": "derive freeze picture reconstruct",
-    "reading.engines": "read_slices read_trips",
-    "core.errors": "DataError FlowveilError GuaranteeError InfeasibleError ParameterError",
+    "analysis.api": "compare describe frontier run_study",
+    "analysis.audit": "Audit audit_releases",
+    "analysis.comparison": "Comparison",
+    "analysis.description": "Description",
+    "analysis.private": "PrivateView",
+    "analysis.release_analysis": "Analysis analyze",
+    "analysis.study": "Study",
+    "core.dimensions": "Dimension",
+    "core.errors": (
+        "DataError FlowveilError GuaranteeError HierarchyError InfeasibleError MissingExtraError"
+        " OutputError ParameterError"
+    ),
     "core.flows": "Flows SlicedFlows",
     "core.guarantee": "Guarantee",
     "core.hierarchy": "Hierarchy",
+    "core.read_summary": "ReadSummary",
     "methods": "METHODS Method",
-    "publishing.published_folder": "read_release",
-    "release.plan": "Plan",
-    "publishing.release": "Release",
-    "publishing.series.steps": "publish_series",
-    "reading.sources": "prepare",
-    "verify.verification": "verify_release",
-    "zoning.files": "read_zones",
-}
-#: Names that are found here as well, for scripts that already use them.
-_OTHERS = {
-    "analysis.api": "frontier run_study",
-    "analysis.private": "PrivateView",
-    "reading.engines.spark_session": "cluster",
-    "core.errors": "HierarchyError MissingExtraError OutputError",
-    "system.limits": "limits",
-    "release.plan": "NodeZones Suppression Zones",
-    "publishing.release": "NoisyRelease SlicedRelease",
+    "methods.twincut": "FrontierPoint",
+    "published.derive": "Derived",
+    "publishing.anonymization": "anonymize anonymize_slices",
+    "publishing.api": "derive freeze picture reconstruct",
+    "publishing.published_folder": "PublishedFolder read_release",
+    "publishing.release": "NoisyRelease Release SlicedRelease UserRelease",
+    "publishing.series.steps": "Series publish_series",
     "publishing.series.verification": "verify_series",
-    "verify.verification": "verify_derived",
-    "zoning.files": "read_tree",
+    "publishing.slice_plans": "Checkpoint",
+    "reading.engines": "read_slices read_trips",
+    "reading.engines.spark_session": "cluster",
+    "reading.sources": "prepare",
+    "reading.sources.tables": "Prepared",
+    "release.facets": "Facets",
+    "release.plan": "NodeZones Plan Suppression Zones",
+    "release.zone_map": "FrozenMap",
+    "system.limits": "limits",
+    "verify.audit.published": "PublishedRelease",
+    "verify.verification": "PrivateFiles Verification verify_derived verify_release",
+    "zoning.files": "ZoneMap read_tree read_zones",
 }
 _ALIASES = {"audit_releases": "audit", "SlicedFlows": "Flows"}
-_MODULE_OF = {
-    name: module
-    for listed in (_OTHERS, _PUBLIC)
-    for module, names in listed.items()
-    for name in names.split()
-}
+_MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names.split()}
 
 __all__ = [*sorted(" ".join(_PUBLIC.values()).split()), "__version__"]  # all are texts
 

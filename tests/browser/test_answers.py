@@ -7,7 +7,7 @@ import base64
 import json
 import math
 import re
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote
 
 import duckdb
 import h3
@@ -116,6 +116,12 @@ def to_three(value: float, up=lambda v: math.floor(v + 0.5)) -> int:
     return up(round(value / step, 6)) * step
 
 
+def check_share(figures, trips: float, total: float) -> None:
+    """Compares the share that a reader sees with that of the tables."""
+    words = figures.locator("small").inner_text().split(" · ")[0]
+    assert words == f"{math.floor(100 * trips / total + 0.5)}%"
+
+
 def shown(figures) -> tuple[int, int, int]:
     """The number and the range that a reader sees."""
     number = figures.locator("strong").inner_text()
@@ -164,14 +170,23 @@ def test_every_number_is_that_of_the_tables(folder, open_page, window):
                     redrawn(page)
                     own = tables.areas(place)
                     sets = (own, None) if way == "from" else (None, own)
-                    check(panel.locator(".figure"), tables.answer(*sets, hour))
+                    whole = tables.answer(*sets, hour)
+                    check(panel.locator(".figure"), whole)
+                    for label, bar in zip(
+                        sorted(times), panel.locator(".hours button").all(), strict=True
+                    ):
+                        trips = tables.answer(*sets, label)[0]
+                        words = bar.get_attribute("aria-label").removeprefix(f"{label}: ")
+                        assert int(words.replace(",", "")) == to_three(trips)
                     names = []
                     for bar in panel.locator("ol.bars li").all():
                         label = bar.locator("button").inner_text().removeprefix("within ")
                         names.append(label)
                         other = tables.areas(label)
                         pair = (own, other) if way == "from" else (other, own)
-                        check(bar.locator(".number"), tables.answer(*pair, hour))
+                        answer = tables.answer(*pair, hour)
+                        check(bar.locator(".number"), answer)
+                        check_share(bar.locator(".number"), answer[0], whole[0])
                         compared += 1
                     assert len(names) == len(set(names))
         assert compared
@@ -182,6 +197,8 @@ def test_every_number_is_that_of_the_tables(folder, open_page, window):
         there, back = panel.locator(".figure").all()
         check(there, tables.answer(*sets))
         check(back, tables.answer(*sets[::-1]))
+        share = 100 * tables.answer(*sets)[0] / tables.answer(sets[0], None)[0]
+        assert panel.locator("p.soft").first.inner_text().startswith(f"{share + 1e-9:.0f}%")
 
 
 def test_the_sentence_clicks_and_the_link_are_one_state(tmp_path, open_page):
@@ -203,7 +220,8 @@ def test_the_sentence_clicks_and_the_link_are_one_state(tmp_path, open_page):
         canvas.focus()
         page.keyboard.press("Escape")
         assert page.url.partition("#")[2] == ""
-        # The place in the middle of the map, by the keyboard and by a click.
+        # The place in the middle of the map, by the keyboard and by a click; not near a border.
+        page.keyboard.press("ArrowLeft")
         page.keyboard.press("Enter")
         by_key = page.url
         assert "from=" in by_key
@@ -212,6 +230,41 @@ def test_the_sentence_clicks_and_the_link_are_one_state(tmp_path, open_page):
         canvas.click(position={"x": box["width"] / 2, "y": box["height"] / 2})
         assert page.url == by_key
         page.get_by_role("button", name="Show the cells behind this answer").click()
-        assert "flows" in canvas.get_attribute("data-shown")
+        cells = page.locator(".cells .stage > canvas")
+        cells.wait_for()
+        assert "flows" in cells.get_attribute("data-shown")
         page.get_by_role("button", name="Back to the answer").click()
+        page.locator("aside.answer").wait_for()
         assert page.url == by_key
+
+
+def test_several_areas_are_chosen_by_touch_and_their_range_is_that_of_the_union(
+    tmp_path, open_page
+):
+    release = anonymize(read_trips(trip_table(4000), resolution=9, person="person_id"), k=10)
+    folder = release.write(tmp_path / "out")
+    with open_page(folder / "report.html", fragment="", phone=True) as opened:
+        page = opened.page
+        tables = Tables(folder, json.loads(page.locator("#map-data").text_content()))
+        canvas = page.locator(".stage > canvas")
+        canvas.scroll_into_view_if_needed()
+        box = canvas.bounding_box()
+        page.get_by_role("button", name="Draw an area").tap()
+        corners = [(0.35, 0.35), (0.65, 0.35), (0.65, 0.6), (0.35, 0.6)]
+        points = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in corners]
+        session = page.context.new_cdp_session(page)
+        for kind, places in (
+            ("touchStart", points[:1]),
+            *(("touchMove", [point]) for point in points[1:]),
+            ("touchEnd", []),
+        ):
+            touches = [{"x": x, "y": y} for x, y in places]
+            session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": touches})
+        redrawn(page)
+        drawn = set(parse_qs(page.url.partition("#")[2])["from"])
+        assert page.get_by_role("button", name="Draw an area").get_attribute("aria-pressed") == (
+            "false"
+        )
+        areas = {area for area in tables.area_place if area in drawn} | tables.areas(*drawn)
+        assert len(areas) > 1
+        check(page.locator("aside.answer .figure"), tables.answer(areas, None))

@@ -82,7 +82,10 @@ def opened(chromium, served, *, step: str = "", quiet: bool = True, **context):
         page.on("request", lambda request: asked.append(request.url))
         page.on(
             "response",
-            lambda answer: answer.status == 400 and said.append((answer.request.post_data or "") + answer.text()),
+            lambda answer: (
+                answer.status == 400
+                and said.append((answer.request.post_data or "") + answer.text())
+            ),
         )
         served.cookie_for(around)
         page.goto(served.root)

@@ -446,7 +446,7 @@ def test_releases_that_fold_time_keep_the_promises(run, kind, asked):
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if not method.folds])
 def test_methods_that_cannot_fold_time_refuse(name):
-    with pytest.raises(ParameterError, match="cannot fold purpose and time"):
+    with pytest.raises(ParameterError, match=r"fold.* cannot be combined with"):
         anonymize(folded_flows_of("uneven", "h3"), name)
 
 
@@ -454,7 +454,7 @@ def test_methods_that_cannot_fold_time_refuse(name):
     "name", [name for name, method in METHODS.items() if method.same_zones_plan is None]
 )
 def test_methods_that_cannot_have_the_same_zones_refuse(name):
-    with pytest.raises(ParameterError, match="cannot give both ends the same zones"):
+    with pytest.raises(ParameterError, match=r"same_zones.* cannot be combined with method"):
         anonymize(with_one_tree(flows_of("uneven", "h3")), name)
 
 

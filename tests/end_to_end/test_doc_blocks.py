@@ -19,7 +19,6 @@ from flowveil.apps.cli import main
 from flowveil.methods.discrete_noise import repeatable_bits
 from flowveil.tabular.compare import Grid
 from samples import stage
-from samples.drafts import unchecked
 from samples.processes import in_this_process
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,12 +91,21 @@ def test_the_blocks_of_a_page_run(
     # Fifteen syntheses of each setting make smooth curves; two are enough for a page to run.
     monkeypatch.setattr(Grid, "__post_init__", lambda grid: object.__setattr__(grid, "repeats", 2))
     names = stage.names(folder)
-    with in_this_process(), unchecked():
+    with in_this_process():
         for block in to_run(page):
             if block.language == "python":
                 exec(compile(block.code, page.name, "exec"), names)
             else:
                 run_commands(block.code)
+
+
+def test_the_readme_shows_what_the_demo_prints(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    main(["demo", "--out", "demo-release"])
+    (shown,) = (block.code for block in blocks(ROOT / "README.md") if block.reason == " output ")
+    printed = capsys.readouterr().out
+    assert len(shown.splitlines()) > 3
+    assert [line for line in shown.splitlines() if line not in printed.splitlines()] == []
 
 
 def test_python_in_the_readme_is_at_most_five_lines():

@@ -54,6 +54,25 @@ def test_links_and_placeholders(document: Path):
     assert _PLACEHOLDER.findall(document.read_text(encoding="utf-8")) == []
 
 
+def test_every_test_that_a_page_names_is_there():
+    named = {
+        (page.name, path)
+        for page in DOCUMENTS
+        for path in re.findall(r"`(tests/[\w/]+\.py)`", page.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 20
+    assert [(page, path) for page, path in named if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", ["architecture.md", "data-model.md"])
+def test_every_module_that_a_developer_is_sent_to_is_there(page: str):
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z_0-9]+(?:/[a-z_0-9]+)*\.py)`", text))
+    assert named
+    folders = (ROOT, ROOT / "src" / "flowveil")
+    assert [path for path in named if not any((top / path).exists() for top in folders)] == []
+
+
 def test_the_first_sentence_of_a_page_says_for_whom_it_is():
     pages = [page for page in (ROOT / "docs").rglob("*.md") if "decisions" not in page.parts]
     starts = {

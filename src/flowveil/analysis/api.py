@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from flowveil.core.errors import ParameterError
 from flowveil.core.flows import Flows
 from flowveil.core.guarantee import Guarantee
 from flowveil.methods import find_method
 from flowveil.reading.engines import read_trips
+from flowveil.request.keywords import ReadingKeywords, TimelessReading
 
 if TYPE_CHECKING:
     from flowveil.analysis.comparison import Comparison
@@ -33,7 +34,8 @@ def describe(
     hierarchy: str | None = None,
     time: str | None = None,
     every: str | None = None,
-    **reading: Any,
+    districts: Any = None,
+    **reading: Unpack[TimelessReading],
 ) -> Description:
     """What is in the data, how much of it is safe already, and what methods would give.
 
@@ -46,7 +48,13 @@ def describe(
             `anonymize`.
         time, every: column and step of the time, to estimate what folding it would give; ``hour``
             by default.
+        districts: areas that readers care about, between which errors are computed: a level of the
+            tree, or a file or table of polygons.
         **reading: how to read the trips; see `read_trips`.
+
+    Examples:
+        >>> flowveil.describe("trips.csv", resolution=7, person="person_id", k=10)
+        <Description of 83 flows, internal>
     """
     from flowveil.analysis.description import describe_flows
 
@@ -61,7 +69,12 @@ def describe(
     else:
         flows = read_trips(source, **reading)
     return describe_flows(
-        flows, k=k, protect=protect, max_suppressed=max_suppressed, hierarchy=hierarchy
+        flows,
+        k=k,
+        protect=protect,
+        max_suppressed=max_suppressed,
+        hierarchy=hierarchy,
+        districts=districts,
     )
 
 
@@ -88,6 +101,12 @@ def frontier(
         objective: what is made small: ``error``, ``metres``, ``reconstruction`` or ``cells``.
         up_to: larger shares are not computed; they take most of the time.
         progress: called with the share that is done.
+
+    Examples:
+        >>> flows = flowveil.read_trips("trips.csv", resolution=7, person="person_id")
+        >>> points = flowveil.frontier(flows, k=10)
+        >>> points[0].suppressed_share <= points[-1].suppressed_share
+        True
     """
     from flowveil.methods.paircut import frontier as of_cells
     from flowveil.methods.twincut import frontier as of_zones
@@ -118,7 +137,9 @@ def compare(
     options: Mapping[str, Mapping[str, Any]] | None = None,
     hierarchy: str | None = None,
     epsilon: float | Sequence[float] = (),
-    **reading: Any,
+    k_population: float | None = None,
+    population_only: bool = False,
+    **reading: Unpack[ReadingKeywords],
 ) -> Comparison:
     """Run several methods, several k and several protections on the same input.
 
@@ -136,19 +157,22 @@ def compare(
             one's page says.
         epsilon: one or several ε for methods that add noise, which are then among ``all``; their
             region, level and bound are ``options``.
-        **reading: ``k_population`` and ``population_only`` as in `anonymize`; how to read the
-            trips, see `read_trips`.
+        k_population, population_only: see `anonymize`.
+        **reading: how to read the trips; see `read_trips`.
 
     Returns:
         All runs with exact measures; ``write(directory)`` makes tables, charts and one page. None
         of it is for publication.
+
+    Examples:
+        >>> flowveil.compare(
+        ...     "trips.csv", methods=["twincut"], k=10, resolution=7, person="person_id"
+        ... )
+        <Comparison of 1 runs, private>
     """
     from flowveil.analysis.comparison import compare_flows
     from flowveil.analysis.experiment import Settings
 
-    further = {
-        name: reading.pop(name) for name in ("k_population", "population_only") if name in reading
-    }
     flows = source if isinstance(source, Flows) else read_trips(source, **reading)
     choices = Settings(
         methods=methods,
@@ -160,7 +184,8 @@ def compare(
         options=options or {},
         hierarchy=hierarchy,
         epsilon=epsilon,
-        **further,
+        k_population=k_population,
+        population_only=population_only,
     )
     return compare_flows(flows, choices)
 

@@ -25,6 +25,7 @@ from flowveil.core.errors import ParameterError
 from flowveil.core.flows import Flows, group_pairs
 from flowveil.core.hierarchy import OUTSIDE, OUTSIDE_CELL, Hierarchy
 from flowveil.published.disaggregation import disaggregate
+from flowveil.published.folds import folds_of, spread_over_values
 from flowveil.published.maps import geometries, zones_of
 from flowveil.published.zone_overlaps import Overlap, h3_overlap, hexagons_around, outline_overlap
 from flowveil.release.plan import NodeZones
@@ -51,7 +52,7 @@ PLANNER = (
     "trip_length_ratio",
     "accessibility_error",
 )
-#: The same between all slices added up: shown where a release has slices.
+#: The same between all slices, or values of folds, added up: shown where a release has some.
 TOGETHER = "misplaced_together"
 #: Tiles of an area where a map has no levels: the largest nodes of its dendrogram with no more.
 CLUSTER_TILES = 16
@@ -68,9 +69,10 @@ class AreaAccuracy:
     n_areas: int  # with input trips
     basis: str
     estimate: str  # ``reconstruction``, or ``even spread`` if cells are too coarse for it
-    # Half the sum of absolute differences: trips in the wrong pair of areas, or the wrong slice.
+    # Half the sum of absolute differences: trips in the wrong pair of areas, slice or folded value.
     misplaced: float
-    misplaced_together: float | None  # the same of all slices added up; None without slices
+    # The same of all slices and values added up; None without any.
+    misplaced_together: float | None
     area_error: float  # trips that the estimate lacks
     production_error: float
     attraction_error: float
@@ -147,7 +149,7 @@ def misplaced_text(accuracy: AreaAccuracy) -> str:
     text = f"a reader misplaces {accuracy.misplaced:.1%} of all trips"
     if accuracy.misplaced_together is None:
         return text
-    return f"{text} in place or slice ({accuracy.misplaced_together:.1%} of all slices together)"
+    return f"{text} in place, time or group ({accuracy.misplaced_together:.1%} of all together)"
 
 
 def default_levels(flows: Flows) -> list[int]:
@@ -156,12 +158,26 @@ def default_levels(flows: Flows) -> list[int]:
     For other trees and coarse tiles, the two levels above the tiles.
     """
     tree = flows.origins
-    if tree.kind == "dendrogram":
+    if tree.is_dendrogram:
         return []
     finest = int(tree.level[tree.leaf_node].max())
     fixed = [level for level in LEVELS if level < finest] if is_h3(tree) else []
     top = -1 if is_h3(tree) else int(tree.level[0])
     return fixed or [level for level in (finest - 1, finest - 2) if level > top]
+
+
+def areas_of_readers(flows: Flows, districts: Any = None) -> Zoning | None:
+    """Returns the areas that readers care about; None where the map has none.
+
+    ``districts`` is a level of the tree, or a ZoneMap with outlines. By default the level of
+    `main_level`, or the `clusters` of a map without levels.
+    """
+    if districts is None:
+        level = main_level(default_levels(flows))
+        return clusters(flows) if level is None else zoning_at(flows, level)
+    if isinstance(districts, int):
+        return zoning_at(flows, districts)
+    return zoning_of_districts(flows, districts)
 
 
 def finest_parts(release: Any) -> tuple[list[tuple[Flows, Any]], list[Flows]]:
@@ -207,7 +223,7 @@ def clusters(flows: Flows) -> Zoning | None:
     They are decided by the map alone, and so the same for all methods and trips.
     """
     whole = flows.whole_map
-    if whole is None or whole.kind != "dendrogram":
+    if whole is None or not whole.is_dendrogram:
         return None
     node = whole.leaf_node.copy()
     # A node on the way up holds at least one tile more than the one below it.
@@ -284,6 +300,11 @@ class Pairs:
     def summed(cls, n: int, origin: Any, destination: Any, volume: Any) -> Pairs:
         """Sums volumes by pair."""
         key = np.asarray(origin, dtype=np.int64) * n + np.asarray(destination, dtype=np.int64)
+        return cls.of_keys(n, key, volume)
+
+    @classmethod
+    def of_keys(cls, n: int, key: Numbers, volume: Any) -> Pairs:
+        """Sums volumes by key."""
         used, at = np.unique(key, return_inverse=True)
         return cls(
             n,
@@ -351,6 +372,41 @@ def estimated_pairs(
         for overlap in (origins, destinations)
     )
     return Pairs.summed(n, area_o[pairs[0]], area_d[pairs[1]], pairs[2]), how
+
+
+def _value_differences(release: Any, flows: Flows, zoning: Zoning, basis: str) -> float | None:
+    """Returns the sum of absolute differences over pairs of areas and values of what folds.
+
+    None if zones have no place or there are too many rows.
+    """
+    table, trees = release.flows, {f.name: f.parents for f in flows.folds if f.every is None}
+    every = next((fold.every for fold in flows.folds if fold.every is not None), None)
+    folds = folds_of(table, {"fold": trees, "slices": {"every": every}})
+    try:
+        ends = [_overlap(release, flows, zoning, end) for end in ("origin", "destination")]
+        if ends[0] is None or ends[1] is None:
+            return None
+        made = spread_over_values(table, ends[0], ends[1], folds, most_rows=MOST_ROWS, ranges=False)
+    except ParameterError:
+        return None
+    number, n = {code: i for i, code in enumerate(zoning.codes)}, len(zoning.codes) + 1
+    area = [
+        np.array([number.get(code, n - 1) for code in codes.tolist()], dtype=np.int64)
+        for codes in (made.origins, made.destinations)
+    ]
+    guess = area[0][made.origin] * n + area[1][made.destination]
+    true = (zoning.origin[flows.origin] % n) * n + zoning.destination[flows.destination] % n
+    leaves = {one.name: leaf for one, leaf in zip(flows.dimensions, flows.leaves, strict=True)}
+    for fold, values in zip(folds, made.of, strict=True):
+        own = next(one for one in flows.folds if one.name == fold.name)
+        place = {label: i for i, label in enumerate(fold.labels)}
+        # A step before the first interval, or after the last, has no published trip.
+        seen = np.array([place.get(label, -1) for label in own.labels.tolist()], dtype=np.int64)
+        guess = guess * (len(fold.labels) + 1) + values
+        true = true * (len(fold.labels) + 1) + seen[leaves[fold.name]] % (len(fold.labels) + 1)
+    volume = flows.volume(basis).astype(np.float64)
+    pairs = (Pairs.of_keys(n, key, v) for key, v in ((true, volume), (guess, made.values[basis])))
+    return _differences(*pairs)
 
 
 def _overlap(release: Any, flows: Flows, zoning: Zoning, end: str) -> Overlap | None:
@@ -534,6 +590,7 @@ def _accuracy(
     parts: Sequence[tuple[Flows, Any]], absent: Sequence[Flows], zoning: Zoning, basis: str
 ) -> AreaAccuracy | None:
     n, missing, differences = len(zoning.codes) + 1, np.zeros(3), 0.0
+    several = len(parts) + len(absent) > 1
     true, estimated, how = [], [], set()
     for flows, release in [*parts, *((flows, None) for flows in absent)]:
         here = true_pairs(flows, zoning, basis)
@@ -542,7 +599,11 @@ def _accuracy(
         if guess is None:
             return None
         missing += _missing(here, guess[0])
-        differences += _differences(here, guess[0])
+        of_values = None
+        if release is not None and flows.folds:
+            of_values = _value_differences(release, flows, zoning, basis)
+        several |= of_values is not None
+        differences += _differences(here, guess[0]) if of_values is None else of_values
         true.append(here)
         estimated.append(guess[0])
         how.add(guess[1])
@@ -569,7 +630,7 @@ def _accuracy(
         basis=basis,
         estimate=EVEN if EVEN in how else RECONSTRUCTION,
         misplaced=differences / total / 2,
-        misplaced_together=_differences(whole, estimate) / total / 2 if len(true) > 1 else None,
+        misplaced_together=_differences(whole, estimate) / total / 2 if several else None,
         area_error=float(share[0]),
         production_error=float(share[1]),
         attraction_error=float(share[2]),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,7 @@ from flowveil.release.folder import ReleaseFolder, taken_at_its_word
 from flowveil.release.noisy import NoisyCounts, PrivacyLoss
 from flowveil.release.plan import FoldedZones, NodeZones, Plan, Suppression
 from flowveil.release.statement import Statement
+from flowveil.request.keywords import ReadingKeywords
 from flowveil.system.paths import named_path
 from flowveil.verify.audit.trips import nodes_of
 from flowveil.zoning.covering import cells_by_layer, containing_cells, pairs_inside
@@ -45,7 +46,9 @@ _ENDS = ("origin_zone", "destination_zone")
 Attached = Release | NoisyRelease | SlicedRelease
 
 
-def attach(folder: str | PathLike[str], against: Any, **reading: Any) -> Attached:
+def attach(
+    folder: str | PathLike[str], against: Any, **reading: Unpack[ReadingKeywords]
+) -> Attached:
     """Rebuild the release of a folder from the trips that it was made from.
 
     Arguments as for `flowveil.analyze`.
@@ -56,8 +59,9 @@ def attach(folder: str | PathLike[str], against: Any, **reading: Any) -> Attache
         raise ParameterError(
             "The release was computed from another one, not from trips. Hint: analyze its source."
         )
-    how = {name: reading.pop(name) for name in ("engine", "progress") if name in reading}
-    flows = read_flows(against, Reading.from_parameters(statement.parameters, **reading), **how)
+    given: dict[str, Any] = {**reading}
+    how = {name: given.pop(name) for name in ("engine", "progress") if name in given}
+    flows = read_flows(against, Reading.from_parameters(statement.parameters, **given), **how)
     if not statement.facets.is_noisy:
         flows = refined(flows, statement.parameters.get("hierarchy"))[0]
         secret = statement.thresholds == "k plus a secret amount"

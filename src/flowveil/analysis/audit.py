@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from flowveil.analysis.shadow_releases import Membership, Minimality, membership, minimality
 from flowveil.core.errors import ParameterError
 from flowveil.core.values import value_columns
 from flowveil.published.document import Part, fill, page
 from flowveil.release.folder import taken_at_its_word
+from flowveil.request.keywords import ReadingKeywords
 from flowveil.verify.audit.parts import Parts, bounded_parts
 from flowveil.verify.audit.published import PublishedRelease, disjoint, read_release
 from flowveil.verify.audit.single_release import (
@@ -94,6 +95,7 @@ class Verdict(StrEnum):
     """Outcome of an audit."""
 
     DISCLOSED = "disclosed"
+    CONFINED = "confined"
     CLEAN = "nothing found, everything compared"
     INCOMPLETE = "not everything compared"
 
@@ -102,6 +104,7 @@ class Verdict(StrEnum):
 #: found.
 SENTENCES = {
     Verdict.DISCLOSED: "Something is disclosed",
+    Verdict.CONFINED: "Trips of parts of published cells are proven, within bounds",
     Verdict.CLEAN: "Nothing below the guarantee was found, and everything was compared",
     Verdict.INCOMPLETE: "Not everything could be compared",
 }
@@ -121,22 +124,35 @@ class Audit:
     )
     true: int = 0
 
+    def __repr__(self) -> str:
+        return f"<Audit of {len(self.releases)} releases, {len(self.failures)} failures>"
+
     @property
     def failures(self) -> list[str]:
         """Returns the reasons why the audit fails; empty if it passes."""
+        return [*self._disclosed, *self._confined]
+
+    @property
+    def _confined(self) -> list[str]:
+        """What cells prove about their parts."""
+        return [
+            f"{one.name}: {one.parts.cells:,} cells prove trips, fewer than k, between"
+            f" {one.parts.parts:,} pairs of tiles; of {one.parts.certain:,} the number, and the"
+            f" bounds of {one.parts.close:,} leave at most three values. Hint: publish with secret"
+            " thresholds."
+            for one in self.releases
+            if one.parts is not None and one.parts.parts
+        ]
+
+    @property
+    def _disclosed(self) -> list[str]:
+        """What is computed, and figures above their limit."""
         found = []
         if len(self.groups):
             found.append(
                 f"Subtraction confines {len(self.groups):,} groups of trips below the guarantee; "
                 f"{self.groups.single_trips:,} of them are exactly one trip."
             )
-        for one in self.releases:
-            if one.parts is not None and one.parts.parts:
-                found.append(
-                    f"{one.name}: {one.parts.cells:,} cells prove trips, fewer than k, between"
-                    f" {one.parts.parts:,} pairs of tiles; the bounds of {one.parts.close:,} leave"
-                    " at most three values. Hint: publish with secret thresholds."
-                )
         for name, limit in sorted(self.fail_on.items()):
             shares = [one.figures()[name] for one in self.releases if name in one.figures()]
             if not shares:
@@ -166,9 +182,11 @@ class Audit:
 
     @property
     def verdict(self) -> Verdict:
-        """Something disclosed; else not everything compared; else nothing found."""
-        if self.failures:
+        """Something disclosed; else parts confined; else not everything compared; else nothing."""
+        if self._disclosed or any(one.parts and one.parts.certain for one in self.releases):
             return Verdict.DISCLOSED
+        if self._confined:
+            return Verdict.CONFINED
         return Verdict.INCOMPLETE if self.not_compared else Verdict.CLEAN
 
     @property
@@ -205,7 +223,7 @@ def audit(
     fail_on: Mapping[str, float] | None = None,
     shadows: int = 0,
     seed: int = 0,
-    **reading: Any,
+    **reading: Unpack[ReadingKeywords],
 ) -> Audit:
     """Attacks published releases as a reader would.
 
@@ -219,6 +237,10 @@ def audit(
         shadows: runs of the method with the trips: pairs of runs for each person (membership), and
             zones to try (minimality); 0 skips both.
         **reading: how to read the trips, where it should differ from what a report says.
+
+    Examples:
+        >>> flowveil.audit_releases(["release"], against="trips.csv")
+        <Audit of 1 releases, 0 failures>
     """
     limits = dict(fail_on or {})
     unknown = sorted(set(limits) - set(FIGURES))

@@ -36,6 +36,7 @@ from flowveil.methods import METHODS, Method
 from flowveil.methods.epsilon import check_epsilon
 from flowveil.methods.paircut import usual_weight
 from flowveil.published.spreadsheets import write_csv
+from flowveil.request import support
 from flowveil.system.output import (
     check_place,
     check_private_folder,
@@ -98,6 +99,9 @@ class Comparison:
     max_suppressed: float
     frontiers: tuple[Frontier, ...] = ()  # of each protection and k, with TwinCut among the methods
     noisy: tuple[Run, ...] = ()  # of methods that add noise, by ε
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {len(self.runs) + len(self.noisy)} runs, private>"
 
     @property
     def table(self) -> pa.Table:
@@ -277,7 +281,8 @@ def _methods(flows: Flows, choices: Settings) -> tuple[list[Method], list[Method
             wanted = [] if choices.epsilon == () else list(METHODS.values())
             with_noise = [method for method in wanted if method.counts == "noisy"]
     for method in (*with_k, *with_noise):
-        method.check_folds(flows)
+        if flows.folds:
+            support.check({"fold"}, method.expected)
     return with_k, with_noise
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from flowveil.analysis.areas import PLANNER
+from flowveil.analysis.areas import PLANNER, Zoning, areas_of_readers
 from flowveil.analysis.experiment import attempt, on_tree, planner_errors
 from flowveil.analysis.measures import Subject, generalization_floor
 from flowveil.analysis.uniqueness import Uniqueness, uniqueness
@@ -60,6 +60,22 @@ class Level:
     def name(self) -> str:
         """The resolution, or how many levels it is lifted."""
         return f"{self.lifted} up" if self.resolution is None else f"resolution {self.resolution}"
+
+
+@dataclass(frozen=True)
+class WholeAreas:
+    """What a matrix between the readers' areas themselves would lose: pairs below k are missing."""
+
+    name: str
+    areas: int  # with trips
+    missing: float  # share of the volume that is in pairs of areas below k
+
+    def line(self) -> str:
+        """Returns a row of the table of methods."""
+        return (
+            f"  {'areas themselves':<20} {self.missing / 2:>12.1%} {self.missing:>12.1%}"
+            f"  only {self.name}; pairs below the threshold are missing"
+        )
 
 
 @dataclass(frozen=True)
@@ -114,6 +130,7 @@ class Description:
     hierarchy: str  # the tree of the floor
     max_suppressed: float  # limit of the floor, the estimates and the advice
     estimates: tuple[Estimate, ...]  # what methods would give
+    whole_areas: WholeAreas | None  # what the readers' areas would give; None without a map
     advice: tuple[str, ...]  # where to start, in sentences
 
     def to_dict(self) -> dict[str, Any]:
@@ -179,6 +196,8 @@ class Description:
             + f" {'tiles':>9} {'cells':>10}  gives"
         )
         yield from (one.line() for one in self.estimates)
+        if self.whole_areas is not None:
+            yield self.whole_areas.line()
         yield ""
         yield "Where to start"
         for line in self.advice:
@@ -234,6 +253,7 @@ def describe_flows(
     protect: str | Sequence[str] | None = None,
     max_suppressed: float = 0.1,
     hierarchy: str | None = None,
+    districts: Any = None,
 ) -> Description:
     """Describes flows before anything is anonymised (`flowveil.describe`).
 
@@ -254,7 +274,11 @@ def describe_flows(
     # What methods would give, and with times, what those that fold time would.
     runs = [(name, flows) for name in _ESTIMATED]
     runs += [] if folded is None else [(name, folded) for name in _ESTIMATED if METHODS[name].folds]
-    estimates = (_estimate(name, on, arguments, hierarchy) for name, on in runs)
+    districts = _readers_districts(districts)
+    zoning = areas_of_readers(flows, districts)
+    runs_of_methods = (_estimate(name, on, arguments, hierarchy, districts) for name, on in runs)
+    estimates = [one for one in runs_of_methods if one is not None]
+    whole_areas = None if zoning is None else _whole_areas(flows, asked, zoning)
     trips, weight = int(flows.trips.sum()), None if flows.weight is None else flows.total("weight")
     return Description(
         k=k,
@@ -279,8 +303,12 @@ def describe_flows(
         floor=generalization_floor(refined, asked, max_suppressed=max_suppressed),
         hierarchy=tree["hierarchy"],
         max_suppressed=max_suppressed,
-        estimates=tuple(one for one in estimates if one is not None),
-        advice=tuple(_advice(flows, levels, asked.units, max_suppressed)),
+        estimates=tuple(estimates),
+        whole_areas=whole_areas,
+        advice=(
+            *_advice(flows, levels, asked.units, max_suppressed),
+            *_advice_on_areas(estimates, whole_areas),
+        ),
     )
 
 
@@ -294,6 +322,52 @@ def safe_levels(
     return list(
         _levels(flows, {unit: Guarantee.resolve(flows, k=k, protect=unit) for unit in units})
     )
+
+
+def _readers_districts(districts: Any) -> Any:
+    """Returns a level as a number, and a file or table of polygons as a ZoneMap."""
+    from flowveil.zoning.files import ZoneMap, read_zones
+
+    if districts is None or isinstance(districts, int | ZoneMap):
+        return districts
+    if isinstance(districts, str) and districts.isdigit():
+        return int(districts)
+    return read_zones(districts)
+
+
+def _whole_areas(flows: Flows, guarantee: Guarantee, zoning: Zoning) -> WholeAreas:
+    """Returns what is missing from a matrix between areas; trips outside all areas do not count."""
+    n = len(zoning.codes)
+    cells: Cells = flows.merge(
+        np.where(zoning.origin < 0, n, zoning.origin)[flows.origin],
+        np.where(zoning.destination < 0, n, zoning.destination)[flows.destination],
+        n + 1,
+        n + 1,
+    ).cells
+    inside = (cells.origin < n) & (cells.destination < n)
+    volume = np.where(inside, cells.volume(guarantee.basis).astype(np.float64), 0.0)
+    missing = volume[~guarantee.safe(cells)].sum() / max(volume.sum(), 1e-300)
+    used = np.union1d(cells.origin[inside], cells.destination[inside])
+    return WholeAreas(zoning.name, len(used), float(missing))
+
+
+def _advice_on_areas(estimates: Sequence[Estimate], areas: WholeAreas | None) -> Iterator[str]:
+    """Yields which is closer between the readers' areas: the areas themselves, or LayerCut."""
+    layered = next((one.planner.get("misplaced") for one in estimates if not one.folded), None)
+    if areas is None or layered is None:
+        return
+    if areas.missing / 2 <= layered:
+        yield (
+            f"Between areas of {areas.name}, a matrix of these areas themselves misplaces"
+            f" {areas.missing / 2:.1%}, layercut and a reader's estimate {layered:.1%}: if readers"
+            " want these areas and no finer ones, publish on them."
+        )
+    else:
+        yield (
+            f"Between areas of {areas.name}, layercut and a reader's estimate misplace"
+            f" {layered:.1%}, a matrix of these areas themselves {areas.missing / 2:.1%}:"
+            " publish on the tiles."
+        )
 
 
 def _has(flows: Flows, unit: Unit) -> bool:
@@ -485,7 +559,11 @@ class Estimate:
 
 
 def _estimate(
-    name: str, flows: Flows, arguments: Mapping[str, Any], hierarchy: str | None
+    name: str,
+    flows: Flows,
+    arguments: Mapping[str, Any],
+    hierarchy: str | None,
+    districts: Any,
 ) -> Estimate | None:
     """Returns what a method would give; None if its libraries are not installed."""
     options, gives = _ESTIMATED[name]
@@ -506,7 +584,7 @@ def _estimate(
     return replace(
         empty,
         hierarchy=release.parameters.get("hierarchy"),
-        planner=planner_errors(release, basis),
+        planner=planner_errors(release, basis, districts),
         error=subject.mean_error,
         cells=len(release.cells),
         width_h=subject.time_width,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from flowveil.analysis.areas import main_accuracy, misplaced_text
 from flowveil.analysis.audit import Audit, audit, audit_lines
@@ -19,6 +19,7 @@ from flowveil.analysis.uniqueness import uniqueness
 from flowveil.published.about import ENTRIES
 from flowveil.published.sentences import sentences
 from flowveil.release.folder import ReleaseFolder
+from flowveil.request.keywords import ReadingKeywords
 from flowveil.system.paths import named_path
 
 if TYPE_CHECKING:
@@ -39,7 +40,11 @@ _BY_CONTROLLER = (
 
 
 def dpia_text(
-    folder: str | PathLike[str], analysis: Analysis, *, against: Any, **reading: Any
+    folder: str | PathLike[str],
+    analysis: Analysis,
+    *,
+    against: Any,
+    **reading: Unpack[ReadingKeywords],
 ) -> str:
     """Returns the assessment of a published release from its folder, its measures and its trips.
 

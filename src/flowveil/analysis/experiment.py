@@ -503,16 +503,20 @@ def _guarantees_k(arguments: Mapping[str, Any]) -> bool:
     return find_method(arguments["method"]).counts == "exact"
 
 
-def planner_errors(release: Any, basis: str) -> dict[str, Value]:
-    """Returns the planner's errors of a release at the level of tables.
+def planner_errors(release: Any, basis: str, districts: Any = None) -> dict[str, Value]:
+    """Returns the planner's errors of a release between districts (a level, or a ZoneMap), or at
+    the level of tables.
 
     Empty if they are unknown.
     """
-    level = main_level(default_levels(release.input))
-    # Without a level: clusters of the map's dendrogram, if it has one.
-    levels = None if level is None else [level]
-    found = area_accuracy(release, levels=levels, basis=basis)
-    return {name: value for one in found for name, value in planner_values(one).items()}
+    if districts is not None and not isinstance(districts, int):
+        errors = area_accuracy(release, districts=districts, levels=(), basis=basis)[-1:]
+    else:
+        level = main_level(default_levels(release.input)) if districts is None else districts
+        # Without a level: clusters of the map's dendrogram, if it has one.
+        levels = None if level is None else [level]
+        errors = area_accuracy(release, levels=levels, basis=basis)
+    return {name: value for one in errors for name, value in planner_values(one).items()}
 
 
 def exact_measures(release: Any) -> dict[str, dict[str, Value]]:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from flowveil.methods.twincut_same_zones import twincut_same_zones
 from flowveil.publishing.anonymization import anonymize
 from flowveil.publishing.release import Release
 from flowveil.release.facets import Facets
+from flowveil.request.keywords import ReadingKeywords
 from flowveil.system.output import (
     Content,
     make_private_folder,
@@ -75,6 +76,10 @@ class Analysis:
         None  # distance of zones from the whole (t-closeness), by end; None of overlaps
     )
     notes: tuple[str, ...] = ()  # what could not be computed, and why
+
+    def __repr__(self) -> str:
+        # No measure: they are private, and a repr ends up in logs.
+        return f"<Analysis of {self.release!r}, private>"
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data. ``private`` says that it is not for publication."""
@@ -122,7 +127,11 @@ class Analysis:
 
 
 def analyze(
-    folder: str | PathLike[str], *, against: Any, districts: Any = None, **reading: Any
+    folder: str | PathLike[str],
+    *,
+    against: Any,
+    districts: Any = None,
+    **reading: Unpack[ReadingKeywords],
 ) -> Analysis:
     """Compute every measure of a published release from its folder and its input. Private.
 
@@ -137,6 +146,10 @@ def analyze(
 
     Raises:
         ParameterError: the folder cannot be read, or was not made from these trips.
+
+    Examples:
+        >>> flowveil.analyze("release", against="trips.csv")
+        <Analysis of <Release twincut: 18 cells, at least 10 people in each>, private>
     """
     from flowveil.zoning.files import ZoneMap, read_zones
 

@@ -3,9 +3,9 @@
 Membership, minimality.
 
 *Membership*: the method is run on random halves of the other people, with the target and without
-(docs/audit/membership.md). *Minimality, or downcoding*: trips of parts below the threshold are
+(docs/audit/README.md). *Minimality, or downcoding*: trips of parts below the threshold are
 moved so that the published table stays the same; if the method then divides the zone, these parts
-are why it was whole (docs/audit/minimality.md).
+are why it was whole (docs/audit/README.md).
 """
 
 from __future__ import annotations

@@ -427,7 +427,7 @@ def _fingerprint(flows: Flows) -> str:
         digest.update(repr((tree.kind, tree.base_level, tree.n_nodes, tree.code.tolist())).encode())
         columns: list[Any] = [tree.parent]
         # Centres and areas decide distances and boxes. H3 codes determine both.
-        if tree.geography is not None and tree.kind != "h3":
+        if tree.geography is not None and not tree.is_whole_h3:
             columns += tree.geography.centers(np.arange(tree.n_nodes, dtype=np.int32))
             columns.append(tree.geography.areas_km2(tree.leaf_node))
         for column in columns:

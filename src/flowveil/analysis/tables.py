@@ -19,7 +19,7 @@ NOT_FOR_PUBLICATION = "not for publication"
 #: Heads of measures. GDM is the distance moved, named as in the papers.
 HEADS = {
     "misplaced": "misplaced (%)",
-    "misplaced_together": "misplaced, slices together (%)",
+    "misplaced_together": "misplaced, all together (%)",
     "area_error": "missed (%)",
     "production_error": "productions off (%)",
     "attraction_error": "attractions off (%)",

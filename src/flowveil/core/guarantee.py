@@ -439,11 +439,11 @@ def confirmed(
             f"Weak: the population's threshold (--k-population) is below {guarantee.k} times the"
             f" mean weight of a trip: cells may hold fewer than {guarantee.k} trips.",
             SmallKWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     weak = weakness(guarantee.claimed_k)
     if weak:
-        warnings.warn(weak, SmallKWarning, stacklevel=4)
+        warnings.warn(weak, SmallKWarning, stacklevel=5)
     return needed
 
 
@@ -452,6 +452,6 @@ def weakness(k: int | None) -> str | None:
     if k is None or k >= WEAK_K:
         return None
     return (
-        f"Weak: k = {k} is below {WEAK_K}: in the smallest cells, few stand between a reader and"
-        " the last one."
+        f"Weak: k = {k} is below {WEAK_K}: in the smallest cells, a few insiders can single out the"
+        " last person."
     )

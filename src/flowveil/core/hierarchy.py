@@ -151,6 +151,21 @@ class Hierarchy:
         """Number of leaves."""
         return int(self.leaf_stop[0])
 
+    @property
+    def is_whole_h3(self) -> bool:
+        """Whether every node is an H3 cell, none a part of one."""
+        return self.kind == "h3" and self.code.dtype == np.uint64
+
+    @property
+    def is_dendrogram(self) -> bool:
+        """Whether the tree was built from the centres of its tiles."""
+        return self.kind == "dendrogram"
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the tree comes from columns of a user's map."""
+        return self.kind == "table"
+
     @cached_property
     def size(self) -> Ints:
         """Tiles below each node; 1 for a leaf."""

@@ -92,6 +92,7 @@ class ReadSummary:
     crs: str | None = None
     decimal_comma: bool = False
     thousands: str | None = None
+    counted: str | None = None
     source_format: str | None = None
     column_names: tuple[str, ...] = ()
     pad_codes: bool = False
@@ -103,6 +104,9 @@ class ReadSummary:
     between: tuple[str, ...] = ()
     value_share: float | None = None
     p_percent: float | None = None
+
+    def __repr__(self) -> str:
+        return f"<ReadSummary: {self.rows:,} rows>"
 
     @property
     def left_out(self) -> dict[str, int]:
@@ -140,6 +144,7 @@ class ReadSummary:
                 "outside",
                 "crs",
                 "thousands",
+                "counted",
                 "source_format",
             )
         }

@@ -133,23 +133,6 @@ def _parse_bounds(text: str) -> tuple[str, tuple[float, float]]:
     return column.strip(), (low, high)
 
 
-def refuse_numbers(given: Mapping[str, Any]) -> None:
-    """Raises ParameterError if numbers are requested together with one of these, by what it is
-    called.
-
-    Differences of two published numbers about nested sets of trips would be numbers that no rule
-    has checked.
-    """
-    wrong = [what for what, is_given in given.items() if is_given]
-    if wrong:
-        listed = " and ".join(wrong)
-        raise ParameterError(
-            f"Means, totals and medians ({', '.join(map(option, STATISTICS))}) cannot be combined"
-            f" with {listed}: a difference could reveal one person's value, or the numbers cannot"
-            " be recounted. Hint: leave one out."
-        )
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class RecordValues:
     """The values behind flows: one row for each record, sorted by flow. Private: never written."""

@@ -25,7 +25,7 @@ from flowveil.methods.mondrian import mondrian
 from flowveil.methods.odkanon import odkanon
 from flowveil.methods.oigh import oigh, one_level, suppression
 from flowveil.methods.paircut import paircut
-from flowveil.methods.posterior import posterior
+from flowveil.methods.posterior import posterior, posterior_of_slices
 from flowveil.methods.privtree import privtree
 from flowveil.methods.topdown import topdown
 from flowveil.methods.twincut import twincut
@@ -88,9 +88,9 @@ _NOISE: dict[str, Any] = {"counts": "noisy", "hierarchy": None}
 _FOLDING: dict[str, Any] = {"homogeneous": False, "folds": True, "hierarchy": "halves"}
 _PLANS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "twincut": (twincut, {"same_zones_plan": twincut_same_zones, "hierarchy": "halves"}),
-    "odkanon": (odkanon, {"same_zones_plan": odkanon}),
+    "odkanon": (odkanon, {"same_zones_plan": odkanon, "common_zones": True}),
     "paircut": (paircut, _FOLDING),
-    "layercut": (layercut, {**_FOLDING, "max_suppressed": 0.01}),
+    "layercut": (layercut, {**_FOLDING, "max_suppressed": 0.01, "common_zones": True}),
     "oigh": (oigh, {"same_zones_plan": one_level}),
     "suppression": (suppression, {"same_zones_plan": suppression}),
     "atg-dual": (atg_dual, {"homogeneous": False}),
@@ -102,7 +102,7 @@ _PLANS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "laplace": (laplace, _NOISE),
     "topdown": (topdown, {**_NOISE, "homogeneous": False}),
     "privtree": (privtree, {**_NOISE, "homogeneous": False}),
-    "posterior": (posterior, _NOISE),
+    "posterior": (posterior, {**_NOISE, "plan_slices": posterior_of_slices}),
 }
 METHODS: dict[str, Method] = {
     name: Method(name, plan, _SUMMARIES[name], **traits) for name, (plan, traits) in _PLANS.items()

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from flowveil.core.errors import MissingExtraError, ParameterError, did_you_mean
 from flowveil.core.flows import Flows
+from flowveil.request import support
 from flowveil.request.request import REMOVED, find_setting
-from flowveil.request.support import Facets
 from flowveil.zoning.restriction import Refinement, refined
 
 #: Message of methods that find no plan.
@@ -38,9 +38,12 @@ class Method:
         homogeneous: its zones never overlap.
         same_zones_plan: the function that plans the same zones for both ends, with the same
             options.
+        plan_slices: the function of a noisy method that plans all slices together, with the same
+            options. None: each slice is planned alone.
         counts: ``exact``: every cell reaches the threshold; or ``noisy``: counts under differential
             privacy, without k, protect and max_suppressed.
         folds: it can merge time steps and values of attributes, cell by cell.
+        common_zones: it can plan one map for all slices.
         hierarchy: default tree; None if the method does not use a hierarchy.
         max_suppressed: default share that may be suppressed.
     """
@@ -51,7 +54,9 @@ class Method:
     homogeneous: bool = True
     counts: Literal["exact", "noisy"] = "exact"
     folds: bool = False
+    common_zones: bool = False
     same_zones_plan: Callable[..., Any] | None = None
+    plan_slices: Callable[..., Any] | None = None
     hierarchy: Refinement | None = "h3"
     max_suppressed: float = 0.1
 
@@ -60,19 +65,12 @@ class Method:
 
         Raises ParameterError if they are not supported.
         """
-        if flows.intake.outside == "keep" and (self.counts == "noisy" or self.hierarchy is None):
-            raise ParameterError(
-                f"Method '{self.name}' cannot keep trips with an end outside the area (--outside"
-                " keep): it needs the location of every end. Hint: --outside drop, or a method"
-                " that uses a hierarchy, such as twincut."
-            )
+        if flows.intake.outside == "keep":
+            support.check({"outside"}, self.expected)
         if not flows.same_zones:
             return self.plan
-        if self.same_zones_plan is None:
-            raise ParameterError(
-                f"Method '{self.name}' cannot give both ends the same zones (--same-zones). Hint:"
-                " use twincut, odkanon, oigh or suppression."
-            )
+        support.check({"same_zones"}, self.expected)
+        assert self.same_zones_plan is not None
         return self.same_zones_plan
 
     @property
@@ -108,32 +106,24 @@ class Method:
                 )
 
     @property
-    def facets(self) -> Facets:
-        """What a release of this method is."""
+    def expected(self) -> support.Expected:
+        """What a release of this method will be, and the features that the method offers."""
         boxes = self.counts == "exact" and self.hierarchy is None
-        return Facets(
+        offered = {
+            "same_zones": self.same_zones_plan is not None,
+            "fold": self.folds,
+            "fold_time": self.folds,
+            "key_file": self.takes_secret_thresholds,
+            "districts": "districts" in self.options,
+            "common_zones": self.common_zones,
+        }
+        return support.Expected(
             counts=self.counts,
             zones="boxes" if boxes else "nodes",
             overlap=not self.homogeneous,
             method=self.name,
+            offers=frozenset(name for name, offers in offered.items() if offers),
         )
-
-    def check_folds(self, flows: Flows) -> None:
-        """Raises ParameterError if columns fold and the method cannot fold them."""
-        if flows.folds and not self.folds:
-            names = " and ".join(fold.name for fold in flows.folds)
-            raise ParameterError(
-                f"Method '{self.name}' cannot fold {names}. Hint: --method paircut and layercut do."
-            )
-
-    def refuse_thresholds(self, given: Sequence[str]) -> None:
-        """Raises ParameterError if thresholds are given to a method that adds noise."""
-        if given and self.counts == "noisy":
-            raise ParameterError(
-                f"Method '{self.name}' adds noise and has no smallest cell: {', '.join(given)}"
-                " cannot be used with it. Hint: omit that and give epsilon, and bound if persons"
-                " are known."
-            )
 
     def on_hierarchy(self, flows: Flows, hierarchy: str | None) -> tuple[Flows, dict[str, str]]:
         """Returns the flows on the requested or default tree, and parameters.
@@ -143,10 +133,7 @@ class Method:
         find_setting("hierarchy").check(hierarchy)
         if self.hierarchy is None:
             if hierarchy == "halves":
-                raise ParameterError(
-                    f"Method '{self.name}' does not use a hierarchy, so hierarchy='halves' has no"
-                    " effect. Hint: omit it."
-                )
+                support.check({"hierarchy"}, self.expected)
             return flows, {}
         flows, name = refined(flows, hierarchy, default=self.hierarchy)
         return flows, {"hierarchy": name}

@@ -46,19 +46,26 @@ def noisy_matrices(
             f"{len(keys):,} matrices would be made; at most {MOST_SLICES:,} are allowed."
         )
     counted = _counted(method, flows, keys, options)
-    whole_map = flows.whole_map
-    made: list[tuple[Key, Flows, NoisyCounts]] = []
-    for key in keys:
-        counted_flows = Flows.from_pairs(
+    parts = [
+        Flows.from_pairs(
             **counted[key],
             origins=flows.origins,
             destinations=flows.destinations,
             intake=flows.intake,
-            whole_map=whole_map,
+            whole_map=flows.whole_map,
         )
+        for key in keys
+    ]
+    if method.plan_slices is not None:
+        counts = method.plan_slices(parts, **options)
+    else:
         seed = options.get(_SEED)
-        drawn = {**options, **({} if seed is None else {_SEED: seed + len(made)})}
-        made.append((key, counted_flows, method.plan(counted_flows, **drawn)))
+        drawn = [{} if seed is None else {_SEED: seed + n} for n in range(len(parts))]
+        counts = [
+            method.plan(part, **{**options, **seeded})
+            for part, seeded in zip(parts, drawn, strict=True)
+        ]
+    made = list(zip(keys, parts, counts, strict=True))
     guarantee = made[0][2].guarantee
     assert isinstance(guarantee, PrivacyLoss)
     return guarantee, made

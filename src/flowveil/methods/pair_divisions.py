@@ -2,7 +2,7 @@
 
 What PairCut optimises over.
 
-docs/methods/paircut.md has the recurrence: at a price on suppressed volume, one pass over the safe
+docs/methods/proofs.md has the recurrence: at a price on suppressed volume, one pass over the safe
 pairs from the deepest up finds the largest saving, exactly; a descent from the root finds the
 cells, which never intersect. Pairs are numbered by the sum of their depths, so all parents of a
 pair are one level above it. A dimension that folds is one more end; nothing

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from flowveil.core.arrays import Counts
+from flowveil.core.arrays import Counts, Ints
 from flowveil.core.errors import ParameterError, option
 from flowveil.core.flows import Cells, Flows
 from flowveil.methods.discrete_noise import Bits, DiscreteLaplace, random_bits
 from flowveil.methods.epsilon import rounded_up
 from flowveil.methods.noise_guarantee import CountedTrips, NoiseGuarantee
 from flowveil.methods.posterior_counts import Districts, estimate_counts
+from flowveil.methods.posterior_slices import PairTotals, estimate_parts
 from flowveil.methods.public_domain import PairDomain, district_domain
 from flowveil.methods.topdown import parse_shares
 from flowveil.release.noisy import NoiseStep, NoisyCounts
@@ -30,8 +31,15 @@ from flowveil.release.noisy import NoiseStep, NoisyCounts
 MOST_PAIRS = 30_000_000
 #: Largest scale of the noise on pairs. With more, whole counts of single pairs say nothing.
 LARGEST_PAIR_SCALE = 60
-#: Uses of the two parts of the budget; the last is that of the pairs.
+#: Default share of listed pairs that are expected to be false. With ε = 1, up to 15 % are.
+FALSE_FLOWS = 0.08
+#: Largest number of pairs of districts times slices.
+MOST_PARTS = 1_000_000_000
+#: Uses of the parts of the budget, and their default shares: of one matrix, and of slices. The last
+#: is that of the published counts.
 PARTS = ("distance classes", "pairs of districts")
+PARTS_OF_SLICES = (*PARTS, "slices of the pairs found")
+BUDGET, BUDGET_OF_SLICES = "0.02,0.98", "0.02,0.38,0.6"
 
 MECHANISM = (
     "discrete Laplace noise on the counts of all pairs of districts and of distance classes; the"
@@ -46,8 +54,8 @@ def posterior(
     bound: int | None = None,
     districts: int | None = None,
     region: str | None = None,
-    budget: str = "0.02,0.98",
-    false_flows: float = 1.0,
+    budget: str | None = None,
+    false_flows: float = FALSE_FLOWS,
     unsafe_seed_for_tests: int | None = None,
 ) -> NoisyCounts:
     """Estimates whole counts of all pairs of districts from noisy ones.
@@ -59,43 +67,61 @@ def posterior(
         region: H3 cells, or codes of the user's map, separated by commas. By default the study area
             of the flows (within), or the whole map.
         budget: the shares of ε for distance classes and for pairs, separated by a comma; their sum
-            is 1.
+            is 1. 0.02,0.98 by default. Slices have a third one, 0.02,0.38,0.6 by default.
         false_flows: the largest expected share of listed pairs that had no trips. 1 minimises the
-            error of the table; 0.12 gave 13 to 18 % on five sets (docs/methods/posterior.md).
+            error of the table.
 
     Raises ParameterError and DataError as `flowveil.methods.laplace.laplace`, or if the districts
     would come from the data, are too many, or have no places.
     """
-    privacy = NoiseGuarantee.from_options(
-        "posterior", flows, epsilon=epsilon, delta=0.0, bound=bound, seed=unsafe_seed_for_tests
+    asked = _Request.from_options(
+        flows, PARTS, epsilon, bound, districts, region, budget, false_flows, unsafe_seed_for_tests
     )
-    check_share("false_flows", false_flows)
-    noise = _Noise.from_options(privacy, budget)
-    domain = district_domain("posterior", flows, districts, region)
-    geometry = _geometry(domain)
-    counted = CountedTrips.from_flows(flows, privacy, domain)
-    bits = random_bits(unsafe_seed_for_tests)
-    noisy, class_totals = noisy_counts(counted.table(), geometry, noise.distributions, bits)
-    of_classes, of_pairs = (float(distribution.scale) for distribution in noise.distributions)
-    counts = estimate_counts(
+    counted = CountedTrips.from_flows(flows, asked.privacy, asked.domain)
+    totals = PairTotals.from_table(asked.estimate(counted.table()))
+    return asked.released(counted, totals, totals.trips)
+
+
+def posterior_of_slices(
+    slices: Sequence[Flows],
+    *,
+    epsilon: float | None = None,
+    bound: int | None = None,
+    districts: int | None = None,
+    region: str | None = None,
+    budget: str | None = None,
+    false_flows: float = FALSE_FLOWS,
+    unsafe_seed_for_tests: int | None = None,
+) -> list[NoisyCounts]:
+    """Estimates the matrices of slices that share one ε: all trips first, then pairs by slice.
+
+    A person has at most ``bound`` trips in all slices together; that is not checked. Options and
+    errors are those of `posterior`.
+    """
+    asked = _Request.from_options(
+        slices[0], PARTS_OF_SLICES, epsilon, bound, districts, region, budget, false_flows,
+        unsafe_seed_for_tests,
+    )  # fmt: skip
+    n_pairs = len(asked.domain.origins.zones) ** 2
+    if n_pairs * len(slices) > MOST_PARTS:
+        raise ParameterError(
+            f"{n_pairs:,} pairs of districts in {len(slices):,} slices are too many; at most"
+            f" {MOST_PARTS:,} are allowed. Hint: fewer slices, or a coarser level"
+            f" ({option('districts')})."
+        )
+    counted = [CountedTrips.from_flows(part, asked.privacy, asked.domain) for part in slices]
+    tables = [part.table() for part in counted]
+    totals = PairTotals.from_table(asked.estimate(*tables))
+    noisy = noisy_parts(tables, totals, asked.noise.distributions[-1], asked.bits)
+    parts = estimate_parts(
+        totals,
         noisy,
-        class_totals,
-        geometry,
-        epsilon=1 / of_pairs,
-        class_epsilon=1 / of_classes,
-        false_flows=false_flows,
+        epsilon=1 / float(asked.noise.distributions[-1].scale),
+        false_flows=asked.false_flows,
     )
-    origin, destination = np.nonzero(counts)
-    cells = Cells(
-        origin.astype(np.int32), destination.astype(np.int32), counts[origin, destination]
-    )
-    loss: dict[str, Any] = {
-        "mechanism": MECHANISM,
-        "scale": noise.steps[-1].scale,
-        "deviation": noise.steps[-1].deviation,
-        "steps": noise.steps,
-    }
-    return counted.released(cells, loss, unsafe_seed_for_tests)
+    return [
+        asked.released(part, totals, trips) for part, trips in zip(counted, parts.T, strict=True)
+    ]
 
 
 def check_share(name: str, value: float) -> None:
@@ -106,19 +132,83 @@ def check_share(name: str, value: float) -> None:
 
 
 @dataclass(frozen=True, eq=False)
+class _Request:
+    """Validated options, the public districts, and the noise."""
+
+    privacy: NoiseGuarantee
+    noise: _Noise
+    domain: PairDomain
+    geometry: Districts
+    false_flows: float
+    seed: int | None
+    bits: Bits
+
+    @classmethod
+    def from_options(
+        cls,
+        flows: Flows,
+        parts: Sequence[str],
+        epsilon: float | None,
+        bound: int | None,
+        districts: int | None,
+        region: str | None,
+        budget: str | None,
+        false_flows: float,
+        seed: int | None,
+    ) -> _Request:
+        """Validates the options of the method."""
+        privacy = NoiseGuarantee.from_options(
+            "posterior", flows, epsilon=epsilon, delta=0.0, bound=bound, seed=seed
+        )
+        check_share("false_flows", false_flows)
+        default = BUDGET if parts == PARTS else BUDGET_OF_SLICES
+        noise = _Noise.from_options(privacy, default if budget is None else budget, parts)
+        domain = district_domain("posterior", flows, districts, region)
+        return cls(privacy, noise, domain, _geometry(domain), false_flows, seed, random_bits(seed))
+
+    def estimate(self, *tables: Cells) -> Counts:
+        """Returns the counts of all pairs, from noisy ones; tables of several slices are added."""
+        of_classes, of_pairs = self.noise.distributions[:2]
+        noisy, totals = noisy_counts(tables, self.geometry, (of_classes, of_pairs), self.bits)
+        return estimate_counts(
+            noisy,
+            totals,
+            self.geometry,
+            epsilon=1 / float(of_pairs.scale),
+            class_epsilon=1 / float(of_classes.scale),
+            false_flows=self.false_flows,
+        )
+
+    def released(self, counted: CountedTrips, pairs: PairTotals, trips: Counts) -> NoisyCounts:
+        """Returns the result with the pairs that have trips."""
+        listed = trips > 0
+        cells = Cells(pairs.origin[listed], pairs.destination[listed], trips[listed])
+        loss: dict[str, Any] = {
+            "mechanism": MECHANISM,
+            "scale": self.noise.steps[-1].scale,
+            "deviation": self.noise.steps[-1].deviation,
+            "steps": self.noise.steps,
+        }
+        return counted.released(cells, loss, self.seed)
+
+
+@dataclass(frozen=True, eq=False)
 class _Noise:
-    """The noise that the two parts of the budget pay for, and its entries in the report."""
+    """The noise that the parts of the budget pay for, and its entries in the report."""
 
     distributions: Sequence[DiscreteLaplace]
     steps: tuple[NoiseStep, ...]
 
     @classmethod
-    def from_options(cls, privacy: NoiseGuarantee, budget: str) -> _Noise:
+    def from_options(
+        cls, privacy: NoiseGuarantee, budget: str, names: Sequence[str] = PARTS
+    ) -> _Noise:
         """Converts shares into noise, in exact fractions."""
-        parts = [share * Fraction(privacy.epsilon) for share in parse_shares(budget, PARTS)]
-        if privacy.bound > LARGEST_PAIR_SCALE * parts[1]:
+        parts = [share * Fraction(privacy.epsilon) for share in parse_shares(budget, names)]
+        least = min(parts[1:])
+        if privacy.bound > LARGEST_PAIR_SCALE * least:
             raise ParameterError(
-                f"Noise of scale {float(privacy.bound / parts[1]):,.0f} on single pairs of"
+                f"Noise of scale {float(privacy.bound / least):,.0f} on single pairs of"
                 f" districts leaves nothing to estimate; at most {LARGEST_PAIR_SCALE} is allowed."
                 " Hint: a larger epsilon, a smaller bound, or the methods topdown and privtree."
             )
@@ -130,7 +220,7 @@ class _Noise:
                 distribution.standard_deviation,
                 epsilon=float(part),
             )
-            for name, distribution, part in zip(PARTS, distributions, parts, strict=True)
+            for name, distribution, part in zip(names, distributions, parts, strict=True)
         )
         return cls(distributions, steps)
 
@@ -154,20 +244,44 @@ def _geometry(domain: PairDomain) -> Districts:
 
 
 def noisy_counts(
-    table: Cells,
+    tables: Sequence[Cells],
     districts: Districts,
     distributions: Sequence[DiscreteLaplace],
     bits: Bits,
 ) -> tuple[Counts, Counts]:
-    """Returns the noisy counts of all pairs and of all distance classes.
+    """Returns the noisy counts of all pairs and of all distance classes, in all slices together.
 
-    The only function that sees true counts. A trip is in one pair and in one class.
+    This function and `noisy_parts` alone see true counts. A trip is in one pair and in one class.
     """
     of_classes, of_pairs = distributions
-    of_table = districts.distance_class[table.origin, table.destination]
-    totals = np.zeros(districts.n_classes, dtype=np.int64)
-    np.add.at(totals, of_table, table.trips)
-    totals += of_classes.draw(len(totals), bits)
+    totals = of_classes.draw(districts.n_classes, bits)
     noisy = of_pairs.draw(districts.n**2, bits).reshape(districts.n, districts.n)
-    noisy[table.origin, table.destination] += table.trips
+    for table in tables:
+        of_table = districts.distance_class[table.origin, table.destination]
+        np.add.at(totals, of_table, table.trips)
+        noisy[table.origin, table.destination] += table.trips
     return noisy, totals
+
+
+def noisy_parts(
+    tables: Sequence[Cells], pairs: PairTotals, distribution: DiscreteLaplace, bits: Bits
+) -> Counts:
+    """Returns the noisy counts of some pairs in each slice: a row for each pair.
+
+    A trip is in one pair and in one slice.
+    """
+    shape = len(pairs.trips), len(tables)
+    noisy = distribution.draw(shape[0] * shape[1], bits).reshape(shape)
+    # Pairs are sorted, so a row is found by its key.
+    keys = _pair_keys(pairs.origin, pairs.destination)
+    for number, table in enumerate(tables):
+        of_table = _pair_keys(table.origin, table.destination)
+        is_listed = np.isin(of_table, keys)
+        row = np.searchsorted(keys, of_table[is_listed])
+        noisy[row, number] += table.trips[is_listed]
+    return noisy
+
+
+def _pair_keys(origin: Ints, destination: Ints) -> Counts:
+    """Returns one number for each pair, in the order of pairs."""
+    return (origin.astype(np.int64) << 32) + destination

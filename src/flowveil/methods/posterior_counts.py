@@ -7,7 +7,9 @@ distribution of the noise. So the result is post-processing and costs no ε.
    counts of neighbouring pairs and of the reverse pair (`expected_counts`).
 2. Pairs of similar expectation form a kind. The distribution of true counts of each kind is found
    by expectation maximisation, and from it P(count >= j | noisy count) (`count_tails`).
-3. The trips of each distance class are given one by one to the pairs and counts j with the largest
+3. Steps 1 and 2 are repeated with the posterior means in place of the noisy counts: they have less
+   noise, so margins and neighbours say more (`posterior_means`).
+4. The trips of each distance class are given one by one to the pairs and counts j with the largest
    probability (`allocate_trips`). Among all tables with these totals it minimises the expected sum
    of absolute errors, because each trip given lowers it by 2 P(count >= j) - 1.
 
@@ -38,7 +40,7 @@ _CLASSES_PER_DOUBLING, _KINDS_PER_DOUBLING = 2, 3
 #: The smallest and largest logarithm (base 2) of an expectation that has a separate kind.
 _LOWEST_EXPECTATION, _HIGHEST_EXPECTATION = -13, 4
 #: The range of the correction by neighbours.
-_CORRECTION = (0.05, 20.0)
+CORRECTION = (0.05, 20.0)
 #: Pairs in one batch.
 _BATCH_PAIRS = 1 << 21
 _EARTH_KM = 6371.0
@@ -77,7 +79,7 @@ class Districts:
         towards = _directions(lat, lon)
         nearest = np.empty((n, min(_NEIGHBOURS, n - 1)), dtype=np.int32)
         nearest_km = np.empty(nearest.shape)
-        for rows in _blocks(n):
+        for rows in _blocks(n, n):
             km = _kilometres(towards, rows)
             km[np.arange(len(km)), np.arange(n)[rows]] = np.inf
             # Distances within a metre count as equal; then the number of the district decides.
@@ -86,7 +88,7 @@ class Districts:
         spacing = max(float(np.median(nearest_km[:, 0])), 1e-3)
         near = nearest_km <= _NEIGHBOURHOOD * np.maximum(nearest_km[:, :1], 1e-3)
         classes = np.empty((n, n), dtype=np.int8)
-        for rows in _blocks(n):
+        for rows in _blocks(n, n):
             times = np.maximum(_kilometres(towards, rows) / spacing, 2 ** (-0.25))
             number = np.floor(_CLASSES_PER_DOUBLING * np.log2(times) + 1.5)
             classes[rows] = np.maximum(number, 1)
@@ -109,9 +111,9 @@ def _kilometres(towards: Floats, rows: slice) -> Floats:
     return km
 
 
-def _blocks(n: int) -> Iterator[slice]:
-    """Yields the rows of an n x n table in batches."""
-    step = max(1, _BATCH_PAIRS // n)
+def _blocks(n: int, width: int) -> Iterator[slice]:
+    """Yields the rows of an n x width table in batches."""
+    step = max(1, _BATCH_PAIRS // width)
     for first in range(0, n, step):
         yield slice(first, min(first + step, n))
 
@@ -145,6 +147,9 @@ def estimate_counts(
     totals = combined_totals(noisy, class_totals, districts, class_variance / variance)
     expected = expected_counts(noisy, totals, districts, variance=variance)
     tails = count_tails(noisy, kinds_of(expected), epsilon)
+    means = posterior_means(noisy, tails)
+    expected = expected_counts(means, totals, districts, variance=0.0)
+    tails = count_tails(noisy, kinds_of(expected), epsilon)
     least = least_chance(noisy, tails, false_flows)
     return allocate_trips(
         noisy, tails, expected, districts.distance_class, totals, least_chance=least
@@ -160,7 +165,7 @@ def combined_totals(
     group = districts.distance_class.ravel()
     n_pairs = np.maximum(np.bincount(group, minlength=districts.n_classes), 1)
     sums = np.zeros(districts.n_classes)
-    for rows in _blocks(districts.n):
+    for rows in _blocks(districts.n, districts.n):
         block = districts.distance_class[rows].ravel()
         sums += np.bincount(block, noisy[rows].ravel(), minlength=districts.n_classes)
     weight = n_pairs / (n_pairs + variance_ratio)
@@ -172,23 +177,26 @@ def combined_totals(
 
 
 def expected_counts(
-    noisy: Counts, class_totals: Counts, districts: Districts, *, variance: float
+    noisy: NDArray[Any], class_totals: Counts, districts: Districts, *, variance: float
 ) -> Matrix:
-    """Returns the expectation of each count: a gravity model, corrected by neighbouring pairs."""
+    """Returns the expectation of each count: a gravity model, corrected by neighbouring pairs.
+
+    ``variance`` is that of the noise on the counts; 0 for posterior means.
+    """
     model = gravity_model(noisy, class_totals, districts)
     expected = np.empty_like(model)
     n_neighbours = np.sum(districts.neighbours >= 0, axis=1).astype(np.float32)
-    for rows in _blocks(districts.n):
+    for rows in _blocks(districts.n, districts.n):
         seen = _sum_around(noisy, districts, rows)
         hoped = _sum_around(model, districts, rows)
         number = n_neighbours[rows, None] + n_neighbours + 1
         trust = hoped**2 / (hoped**2 + hoped + number * np.float32(variance))
         correction = 1 + trust * (seen / np.maximum(hoped, 1e-9) - 1)
-        expected[rows] = model[rows] * np.clip(correction, *_CORRECTION)
+        expected[rows] = model[rows] * np.clip(correction, *CORRECTION)
     return expected
 
 
-def gravity_model(noisy: Counts, class_totals: Counts, districts: Districts) -> Matrix:
+def gravity_model(noisy: NDArray[Any], class_totals: Counts, districts: Districts) -> Matrix:
     """Returns the product of factors of origin, destination and distance class with these sums."""
     n, n_classes = districts.n, districts.n_classes
     starts, ends = (np.maximum(noisy.sum(axis=axis), 1.0) for axis in (1, 0))
@@ -196,20 +204,20 @@ def gravity_model(noisy: Counts, class_totals: Counts, districts: Districts) -> 
     origin, destination, by_class = np.ones(n), np.ones(n), np.ones(n_classes)
     for _ in range(_GRAVITY_ROUNDS):
         mass = np.zeros(n_classes)
-        for rows in _blocks(n):
+        for rows in _blocks(n, n):
             weight = origin[rows, None] * destination
             mass += np.bincount(
                 districts.distance_class[rows].ravel(), weight.ravel(), minlength=n_classes
             )
         by_class = totals / np.maximum(mass, 1e-300)
         reached = np.zeros(n)
-        for rows in _blocks(n):
+        for rows in _blocks(n, n):
             factor = by_class[districts.distance_class[rows]]
             origin[rows] = starts[rows] / np.maximum(factor @ destination, 1e-300)
             reached += origin[rows] @ factor
         destination = ends / np.maximum(reached, 1e-300)
     model = np.empty((n, n), dtype=np.float32)
-    for rows in _blocks(n):
+    for rows in _blocks(n, n):
         model[rows] = origin[rows, None] * by_class[districts.distance_class[rows]] * destination
     return model
 
@@ -264,7 +272,7 @@ def kinds_of(expected: Matrix) -> Int8s:
     """Returns the kind of each pair: its expectation, rounded on a logarithmic scale."""
     low, high = (_KINDS_PER_DOUBLING * end for end in (_LOWEST_EXPECTATION, _HIGHEST_EXPECTATION))
     kind = np.empty(expected.shape, dtype=np.int8)
-    for rows in _blocks(len(expected)):
+    for rows in _blocks(*expected.shape):
         logs = np.log2(np.maximum(expected[rows], 2.0**_LOWEST_EXPECTATION))
         kind[rows] = np.clip(np.floor(_KINDS_PER_DOUBLING * logs), low, high) - low
     return kind
@@ -277,7 +285,7 @@ def count_tails(noisy: Counts, kind: Int8s, epsilon: float) -> CountTails:
     likelihood = noise_likelihood(epsilon)
     width = len(likelihood)
     seen = np.zeros((int(kind.max(initial=0)) + 1) * width)
-    for rows in _blocks(len(noisy)):
+    for rows in _blocks(*noisy.shape):
         key = kind[rows].astype(np.int64) * width + np.clip(noisy[rows], low, most) - low
         seen += np.bincount(key[small[rows]], minlength=len(seen))
     histogram = seen.reshape(-1, width)
@@ -289,6 +297,21 @@ def count_tails(noisy: Counts, kind: Int8s, epsilon: float) -> CountTails:
         posterior /= np.maximum(posterior.sum(axis=1, keepdims=True), 1e-300)
         tails[one] = posterior[:, ::-1].cumsum(axis=1)[:, ::-1][:, 1:]
     return CountTails(kind, small, low, tails)
+
+
+def posterior_means(noisy: Counts, tails: CountTails) -> Matrix:
+    """Returns the mean of each count given its noisy count: the sum of its tail probabilities."""
+    n_kinds = max(tails.tails, default=0) + 1
+    n_rows = len(next(iter(tails.tails.values()), np.zeros(1)))
+    table = np.zeros((n_kinds, n_rows), dtype=np.float32)
+    for kind, of_kind in tails.tails.items():
+        table[kind] = of_kind.sum(axis=1)
+    means = np.empty(noisy.shape, dtype=np.float32)
+    for rows in _blocks(*noisy.shape):
+        row = np.clip(noisy[rows] - tails.lowest, 0, n_rows - 1)
+        small = tails.small[rows]
+        means[rows] = np.where(small, table[tails.kind[rows] * small, row], noisy[rows])
+    return means
 
 
 def noise_likelihood(epsilon: float) -> Floats:
@@ -315,7 +338,7 @@ def fit_prior(histogram: Floats, likelihood: Floats) -> Floats:
     return prior
 
 
-# ---- step 3 --------------------------------------------------------------------------------------
+# ---- step 4 --------------------------------------------------------------------------------------
 
 
 def least_chance(noisy: Counts, tails: CountTails, false_flows: float) -> float:

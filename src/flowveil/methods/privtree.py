@@ -3,7 +3,7 @@ few do.
 
 A pair of nodes of the public tree is divided while its count, lowered by a fixed decay for each
 division above it and with noise added, is above a threshold (Zhang, Xiao and Xie 2016, here for
-pairs). Undivided pairs are counted with the rest of ε and published. docs/methods/privtree.md
+pairs). Undivided pairs are counted with the rest of ε and published. docs/methods/proofs.md
 contains the proof for discrete noise and a person with many trips.
 """
 

@@ -84,7 +84,7 @@ def pair_domain(
     With ``listed`` zones without trips are needed too.
     """
     trees = (flows.origins, flows.destinations)
-    is_h3 = all(tree.kind == "h3" and tree.code.dtype == np.uint64 for tree in trees)
+    is_h3 = all(tree.is_whole_h3 for tree in trees)
     if level is not None and (isinstance(level, bool) or not isinstance(level, int | np.integer)):
         raise ParameterError(f"level must be a whole number; found {level!r}.")
     if listed and region is None and is_h3 and flows.intake.outline is not None:
@@ -315,10 +315,7 @@ def district_domain(
     H3 districts of a study area are those whose centres lie in it, with trips or without. Raises
     ParameterError as `public_domain`, or if the list is empty.
     """
-    is_h3 = all(
-        tree.kind == "h3" and tree.code.dtype == np.uint64
-        for tree in (flows.origins, flows.destinations)
-    )
+    is_h3 = flows.origins.is_whole_h3 and flows.destinations.is_whole_h3
     if is_h3 and districts is None:
         finest = int(resolution_of(flows.origins.code[flows.origins.leaf_node[:1]])[0])
         districts = min(DISTRICTS, finest)

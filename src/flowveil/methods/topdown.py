@@ -5,7 +5,7 @@ The children of a pair are corrected to non-negative integers that sum to their 
 (`fit_to_totals`). A pair with a corrected count of 0 is not opened, so time and memory are
 proportional to what is published. After the census's TopDown (Abowd et al. 2022) and InfTDA
 (Boninsegna and Silvestri 2025). Every level has a share of the budget, because each trip of a unit
-is in one pair of that level; docs/methods/topdown.md contains the proof.
+is in one pair of that level; docs/methods/proofs.md contains the proof.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from datetime import date
 from typing import Any
 
 from flowveil.core.errors import ParameterError, did_you_mean, option
-from flowveil.published.language import languages
+from flowveil.published.language import DEFAULT, languages, texts
 
 #: The entries in the order of pages, with what a page calls them.
 ENTRIES = {
@@ -110,7 +110,7 @@ def title(report: Mapping[str, Any], area: str | None = None) -> str:
     if given is not None:
         return str(given)
     if area is not None:
-        return f"Trips in {area}"
+        return texts(report["statement"]["about"].get("language", DEFAULT))("title_area", area=area)
     published = report["published"]
     return (
         f"Trips between {published['origin_zones']:,} and {published['destination_zones']:,} areas"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import h3.api.basic_int as h3_int
@@ -17,16 +18,18 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.core.times import TIME
+from flowveil.core.unit_names import unit_words
 from flowveil.published.basemap_context import airports, world
 from flowveil.published.disaggregation import VOLUMES
 from flowveil.published.estimate import Estimate
 from flowveil.published.flow_map import NOWHERE, frame_of, pack, pack_shapes, unpack
-from flowveil.published.language import catalogue, number, texts
+from flowveil.published.language import number, texts, words_of
 from flowveil.published.language import share as share_words
 from flowveil.published.maps import ENDS, zones_of
-from flowveil.published.sentences import guarantee_words, unit_words
+from flowveil.published.sentences import NOT_PEOPLE, guarantee_words
 from flowveil.published.user_outlines import Outline
 from flowveil.published.zone_overlaps import Overlap, areas_km2
+from flowveil.release.facets import Facets
 
 Floats = NDArray[np.float64]
 
@@ -34,6 +37,11 @@ Floats = NDArray[np.float64]
 _BATCH = 512
 #: Airports are places where areas have this H3 resolution or a finer one.
 _COARSEST_WITH_AIRPORTS = 7
+#: A town of fewer people gives an area next to an airport to it, if the area's middle is as near:
+#: terminals are next to the runways, whose middle is the airport's place.
+_SMALL_TOWN, _NEAR_AIRPORT_KM = 30_000, 2.0
+#: An airport is the finding where at least this share of the trips begins or ends there.
+_AIRPORT_SHARE = 0.1
 
 #: A name with latitude and longitude.
 Spot = tuple[str, float, float]
@@ -47,6 +55,7 @@ class Places:
     lat: list[float]
     lon: list[float]
     of: NDArray[np.int64]  # the place of each area
+    kind: list[str]  # ``named`` by the publisher, ``airport``, ``town``, or ``code``
 
 
 def answer_data(
@@ -74,7 +83,9 @@ def answer_data(
     there = ~np.isnan(np.array(places.lat))
     if frame is not None:
         spots[there] = frame.whole_units(np.column_stack((places.lon, places.lat))[there])
-    basis = "weight" if "weight" in estimate.table.column_names else "trips"
+    # The range of an hour follows from slices; the page has no such range for intervals.
+    table = estimate.together() if Facets.from_report(report).folds else estimate.table
+    basis = "weight" if "weight" in table.column_names else "trips"
     size = areas_km2(shapes[[shape is not None for shape in shapes]])
     return {
         "level": estimate.level,
@@ -89,22 +100,29 @@ def answer_data(
             "shapes": pack_shapes(shapes, frame),
             "place": pack(places.of),
         },
-        "places": {"name": places.name, "x": pack(spots[:, 0]), "y": pack(spots[:, 1])},
-        "rows": _rows(estimate.table, codes),
+        "places": {
+            "name": places.name,
+            "kind": places.kind,
+            "x": pack(spots[:, 0]),
+            "y": pack(spots[:, 1]),
+        },
+        "rows": _rows(table, codes),
         "touched": {
             end: _touched(zones, over, end, codes)
             for end, over in zip(ENDS, estimate.ends, strict=True)
         },
-        **_times(estimate.table),
+        **_times(table),
     }
 
 
-def finding(data: Mapping[str, Any], estimate: Estimate) -> tuple[str, float] | None:
-    """Returns the place in which the largest share of the trips begins or ends, and the share.
+def finding(data: Mapping[str, Any], estimate: Estimate) -> tuple[int, float] | None:
+    """Returns the place in which the largest share of the trips begins or ends, and the share: an
+    airport where it has a tenth of them, because everybody knows where it begins and ends.
 
     None where all areas are one place.
     """
     name, table = data["places"]["name"], estimate.table
+    kind = np.array(data["places"]["kind"])
     if len(name) < 2:
         return None
     codes = pa.array(data["areas"]["code"], pa.string())
@@ -116,33 +134,43 @@ def finding(data: Mapping[str, Any], estimate: Estimate) -> tuple[str, float] | 
     touching = np.bincount(start, volume, len(name)) + np.bincount(stop, volume, len(name))
     touching -= np.bincount(start[start == stop], volume[start == stop], len(name))
     # A code is no finding.
-    touching[np.isin(name, data["areas"]["code"])] = 0
+    touching[kind == "code"] = 0
+    at_airports = np.where(kind == "airport", touching, 0)
+    if at_airports.max() >= _AIRPORT_SHARE * volume.sum():
+        touching = at_airports
     largest = int(np.argmax(touching))
     if touching[largest] <= 0:
         return None
-    return name[largest], float(touching[largest] / volume.sum())
+    return largest, float(touching[largest] / volume.sum())
 
 
-def headline(place: str, share: float, language: str) -> str:
-    """Returns the finding in words: "One trip in five begins or ends in Providencia"."""
-    t = texts(language)
+def headline(data: Mapping[str, Any], place: int, share: float, language: str) -> str:
+    """Returns the finding in words: "One trip in five begins or ends at Santiago Airport"."""
+    t, places = texts(language), data["places"]
+    where = t(f"where_{places['kind'][place]}", place=places["name"][place])
     one_in = round(1 / share)
     if 2 <= one_in <= 10 and abs(share * one_in - 1) < 0.06:
-        return t("one_in", n=t(f"n{one_in}"), place=place)
-    return t("share_of_all", share=share_words(share, language), place=place)
+        return t("one_in", n=t(f"n{one_in}"), where=where)
+    return t("share_of_all", share=share_words(share, language), where=where)
 
 
 def words_of_answer(
     report: Mapping[str, Any], data: Mapping[str, Any], title: str, language: str
 ) -> dict[str, Any]:
     """Returns the words of the answer: what it rests on, and the line below the headline."""
-    t, published = texts(language), report["published"]
+    counted = unit_words("trips", report["parameters"])
+    t, published = texts(language, counted), report["published"]
     shares = report["statement"]["shares"]
-    missing = (
-        t("rely_complete")
-        if shares is None or report["parameters"].get("max_suppressed") == 0
-        else t("rely_suppressed", share=share_words(shares["suppressed"], language))
-    )
+    if report["parameters"].get("max_suppressed") == 0:
+        missing = t("rely_complete")
+    elif shares is None:
+        missing = t("rely_unstated")
+    else:
+        missing = t("rely_suppressed", share=share_words(shares["suppressed"], language))
+    conclude = t("rely_conclude")
+    counts_trips = any(line.startswith(NOT_PEOPLE) for line in published["sentences"])
+    if counts_trips:
+        conclude += " " + t("rely_people")
     weighted = data["basis"] == "weight" and published.get("weight")
     size = data["km2"]
     story = t(
@@ -153,13 +181,25 @@ def words_of_answer(
         guarantee=_guarantee(report, language),
         km2="?" if size is None else f"{size:g}",
     )
+    if counts_trips:
+        # The first lines of the page say it, up to the reason.
+        story += f" · {t('rely_people').partition(':')[0].strip()}"
     return {
         "language": language,
-        "texts": catalogue()[language],
-        "rely": [t("rely_range"), missing, t("rely_conclude")],
+        "texts": words_of(language, counted),
+        "rely": [t("rely_range"), missing, conclude],
         "zone": report["statement"]["timezone"],
+        "days": _days(report["statement"]["about"].get("period")),
         "story": story,
     }
+
+
+def _days(period: str | None) -> int | None:
+    """Returns the number of days of the declared period."""
+    if period is None:
+        return None
+    first, *last = [date.fromisoformat(day) for day in period.split("/")]
+    return ((last or [first])[0] - first).days + 1
 
 
 def _guarantee(report: Mapping[str, Any], language: str) -> str:
@@ -169,7 +209,10 @@ def _guarantee(report: Mapping[str, Any], language: str) -> str:
     if stated not in (["trips"], ["people"]):
         return guarantee_words(guarantee, parameters)
     n = number(guarantee[stated[0]], language, digits=15)
-    return texts(language)(f"unit_{unit_words(stated[0], parameters)}", n=n)
+    unit = unit_words(stated[0], parameters)
+    if stated == ["trips"] and unit != "trips":
+        return f"{n} {unit}"
+    return texts(language)(f"unit_{unit}", n=n)
 
 
 def _rows(table: pa.Table, codes: list[str]) -> dict[str, Any]:
@@ -238,16 +281,18 @@ def places_of(
     """
     known = np.flatnonzero(~(np.isnan(lat) | np.isnan(lon)))
     spots: list[Spot] = []
+    kind: list[str] = []
     of = np.full(len(codes), -1, dtype=np.int64)
     for at, name in enumerate(estimate.names(codes)):
         if name is not None:
             of[at] = len(spots)
             spots.append((name, lat[at], lon[at]))
+            kind.append("named")
     near_airports: set[int] = set()
     if estimate.hexagonal and len(known):
         number = {code: at for at, code in enumerate(codes)}
         near_airports = _name_hexagons(
-            estimate.level, number, lat[known], lon[known], outlines, of, spots
+            estimate.level, number, lat[known], lon[known], outlines, of, spots, kind
         )
     named = np.array(
         [at for at in np.flatnonzero(of >= 0).tolist() if at not in near_airports], dtype=np.int64
@@ -262,11 +307,13 @@ def places_of(
     for at in np.flatnonzero(of < 0).tolist():
         of[at] = len(spots)
         spots.append((codes[at], lat[at], lon[at]))
+        kind.append("code")
     return Places(
         _distinct([name for name, _, _ in spots]),
         [float(y) for _, y, _ in spots],
         [float(x) for _, _, x in spots],
         of,
+        kind,
     )
 
 
@@ -278,8 +325,10 @@ def _name_hexagons(
     outlines: Sequence[Outline],
     of: NDArray[np.int64],
     spots: list[Spot],
+    kind: list[str],
 ) -> set[int]:
     """Names the H3 cells with a named point in them; returns the areas of airports."""
+    south, north, west, east = lat.min() - 1, lat.max() + 1, lon.min() - 1, lon.max() + 1
 
     def near(rows: list[Spot]) -> list[tuple[Spot, int]]:
         inside = [row for row in rows if south <= row[1] <= north and west <= row[2] <= east]
@@ -292,27 +341,38 @@ def _name_hexagons(
         of[at] = place
         return True
 
-    south, north, west, east = lat.min() - 1, lat.max() + 1, lon.min() - 1, lon.max() + 1
+    def name(rows: list[tuple[Spot, int]], word: str) -> list[tuple[int, int]]:
+        named = []
+        for spot, cell in rows:
+            if take(cell, len(spots)):
+                named.append((cell, len(spots)))
+                spots.append(spot)
+                kind.append(word)
+        return named
+
+    def neighbours(rows: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        return [(c, place) for cell, place in rows for c in sorted(h3_int.grid_disk(cell, 1))]
+
     own = [(o.name, o.label[1], o.label[0]) for o in outlines if o.name and o.label]
+    name(near(own), "named")
     flown = near(airports()) if level >= _COARSEST_WITH_AIRPORTS else []
+    at_airports = name(flown, "airport")
     here = world()
     inside = (here.lat >= south) & (here.lat <= north) & (here.lon >= west) & (here.lon <= east)
-    towns = [
-        (here.names[i], float(here.lat[i]), float(here.lon[i]))
-        for i in np.flatnonzero(inside).tolist()
-    ]
-    around: list[tuple[int, int]] = []
-    for spot, cell in [*near(own), *flown, *near(towns)]:
-        if take(cell, len(spots)):
-            if (spot, cell) in flown:
-                around.append((cell, len(spots)))
-            spots.append(spot)
-    taken = {number[format(cell, "x")] for cell, _ in around}
-    for cell, place in around:
-        for neighbour in sorted(h3_int.grid_disk(cell, 1)):
-            if take(neighbour, place):
-                taken.add(number[format(neighbour, "x")])
-    return taken
+    rows = np.flatnonzero(inside).tolist()
+    towns = near([(here.names[i], float(here.lat[i]), float(here.lon[i])) for i in rows])
+    large = {
+        cell for (_, cell), i in zip(towns, rows, strict=True) if here.population[i] >= _SMALL_TOWN
+    }
+    taken = {cell for cell, _ in at_airports}
+    for cell, place in neighbours(at_airports):
+        middle = h3_int.cell_to_latlng(cell)
+        distance = h3_int.great_circle_distance(middle, spots[place][1:])
+        if distance <= _NEAR_AIRPORT_KM and cell not in large and take(cell, place):
+            taken.add(cell)
+    name(towns, "town")
+    taken |= {cell for cell, place in neighbours(at_airports) if take(cell, place)}
+    return {number[format(cell, "x")] for cell in taken}
 
 
 def _distinct(names: list[str]) -> list[str]:

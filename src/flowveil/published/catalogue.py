@@ -299,6 +299,9 @@ _LICENCES = {
     "cc0": "CC0",
     "cc by-sa 4.0": "CC_BYSA_4_0",
 }
+#: Languages of pages, and steps of series, in the vocabularies of the EU.
+_LANGUAGES = {"en": "ENG", "fr": "FRA", "es": "SPA", "de": "DEU", "it": "ITA", "pt": "POR"}
+_FREQUENCIES = {"month": "MONTHLY", "day": "DAILY"}
 _EMAIL = re.compile(r"[^\s<>,;]+@[^\s<>,;]+\.[^\s<>,;]+")
 
 
@@ -315,8 +318,8 @@ def dcat(catalogue: Catalogue) -> dict[str, Any]:
         "dct:title": catalogue.title,
         "dct:description": {"@language": "en", "@value": catalogue.description},
         "dct:identifier": _identifier(catalogue),
-        "dct:language": _link(f"{_EU}/language/ENG"),
-        "dct:publisher": {"@type": "foaf:Agent", "foaf:name": publisher, **_mailbox(publisher)},
+        "dct:language": _languages(about),
+        "dct:publisher": _agent(publisher),
         "dct:accrualPeriodicity": _link(f"{_EU}/frequency/UNKNOWN"),
         "dct:conformsTo": _link("http://www.opengis.net/def/crs/EPSG/0/4326"),
         "dct:spatial": {"@type": "dct:Location", "dcat:bbox": _bounds(catalogue.zones)},
@@ -331,13 +334,7 @@ def dcat(catalogue: Catalogue) -> dict[str, Any]:
     for name in ("issued", "modified"):
         if name in about:
             dataset[f"dct:{name}"] = _typed("xsd:date", about[name])
-    email = _EMAIL.search(about.get("contact", ""))
-    if email is not None:
-        dataset["dcat:contactPoint"] = {
-            "@type": "vcard:Kind",
-            "vcard:fn": about["contact"],
-            "vcard:hasEmail": _link(f"mailto:{email.group()}"),
-        }
+    dataset |= _contact(about)
     if "source" in about:
         dataset["dct:provenance"] = {
             "@type": "dct:ProvenanceStatement",
@@ -345,12 +342,81 @@ def dcat(catalogue: Catalogue) -> dict[str, Any]:
         }
     if "period" in about:
         first, _, last = about["period"].partition("/")
-        days = {"dcat:startDate": first, "dcat:endDate": last or first}
-        dataset["dct:temporal"] = {
-            "@type": "dct:PeriodOfTime",
-            **{k: _typed("xsd:date", v) for k, v in days.items()},
-        }
+        dataset["dct:temporal"] = _period(first, last or first)
     return dataset
+
+
+def dcat_series(
+    steps: Mapping[str, Mapping[str, Any]],
+    zones: pa.Table,
+    *,
+    every: str,
+    period: tuple[str, str],
+) -> dict[str, Any] | None:
+    """Returns dcat.jsonld of a series: a dcat:DatasetSeries and the dataset of each step.
+
+    ``steps`` are the contents of report.json by folder. None if no publisher is declared, or no
+    zone has a place.
+    """
+    name, newest = list(steps.items())[-1]
+    about = newest["statement"]["about"]
+    publisher = about.get("publisher") or about.get("contact")
+    if publisher is None or _box(zones) is None:
+        return None
+    base = about.get("base_url", "").rstrip("/").removesuffix(name) or "./"
+    series: dict[str, Any] = {
+        "@id": base,
+        "@type": "dcat:DatasetSeries",
+        "dct:title": about.get("title", "Series of releases"),
+        "dct:description": {
+            "@language": "en",
+            "@value": f"Numbers of trips between the same zones, one release for each {every}.",
+        },
+        "dct:language": _languages(about),
+        "dct:publisher": _agent(publisher),
+        "dct:accrualPeriodicity": _link(f"{_EU}/frequency/{_FREQUENCIES[every]}"),
+        "dct:spatial": {"@type": "dct:Location", "dcat:bbox": _bounds(zones)},
+        "dct:temporal": _period(*period),
+        "dcat:theme": _link(f"{_EU}/data-theme/TRAN"),
+        **_contact(about),
+    }
+    members = [
+        {
+            "@id": f"{base}{folder}/",
+            "@type": "dcat:Dataset",
+            "dct:title": title(report),
+            "dcat:inSeries": _link(base),
+        }
+        for folder, report in steps.items()
+    ]
+    return {"@context": _DCAT_CONTEXT, "@graph": [series, *members]}
+
+
+def _agent(name: str) -> dict[str, Any]:
+    return {"@type": "foaf:Agent", "foaf:name": name, **_mailbox(name)}
+
+
+def _contact(about: Mapping[str, str]) -> dict[str, Any]:
+    email = _EMAIL.search(about.get("contact", ""))
+    if email is None:
+        return {}
+    point = {"@type": "vcard:Kind", "vcard:fn": about["contact"]}
+    return {"dcat:contactPoint": {**point, "vcard:hasEmail": _link(f"mailto:{email.group()}")}}
+
+
+def _languages(about: Mapping[str, str]) -> Any:
+    """Returns English, in which statements are, and the language of the page."""
+    codes = dict.fromkeys(["en", about.get("language", "en")])
+    links = [_link(f"{_EU}/language/{_LANGUAGES[code]}") for code in codes]
+    return links if len(links) > 1 else links[0]
+
+
+def _period(first: str, last: str) -> dict[str, Any]:
+    days = {"dcat:startDate": first, "dcat:endDate": last}
+    return {
+        "@type": "dct:PeriodOfTime",
+        **{name: _typed("xsd:date", day) for name, day in days.items()},
+    }
 
 
 def _identifier(catalogue: Catalogue) -> str:

@@ -18,14 +18,17 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import shapely
+from numpy.typing import NDArray
 
 from flowveil.core.errors import GuaranteeError, OutputError, ParameterError, did_you_mean
 from flowveil.core.times import TIME, TIME_COLUMNS, Every
 from flowveil.core.values import STATISTICS, value_columns
 from flowveil.published.folder import FolderContent, check_target, refuse_weaker, write_files
+from flowveil.published.folds import Fold, folds_of
 from flowveil.published.tables import ENDS, SUMS, add_up, has_nested_zones, zones_table
 from flowveil.release.statement import Published, Statement
 from flowveil.release.zone_map import FrozenMap
@@ -50,7 +53,8 @@ class Within:
 class Derivation:
     """What to compute. The steps are taken in the order of the fields."""
 
-    pick: tuple[tuple[str, str], ...] = ()  # slices to keep, as column and value
+    # Slices to keep, as column and value; of a fold, cells completely inside the values.
+    pick: tuple[tuple[str, str], ...] = ()
     level: int | None = None  # level of the zones: an H3 resolution, or a level of the map
     zones_of: FrozenMap | None = None  # zones of another release, or of a frozen map
     sum: tuple[str, ...] = ()  # slice columns to add up, or units of time
@@ -150,6 +154,9 @@ class Derived(FolderContent):
     page.
     """
 
+    def __repr__(self) -> str:
+        return f"<Derived: {len(self.flows):,} cells>"
+
     def write(
         self,
         directory: str | PathLike[str],
@@ -205,18 +212,45 @@ class _Table:
 
 
 def _pick(table: _Table, pick: Sequence[tuple[str, str]]) -> _Table:
+    """Returns the cells of the chosen slices, and of folds those completely inside the chosen
+    values.
+    """
     cells = table.cells
-    for name, value in pick:
+    folds = {
+        fold.name: fold
+        for fold in folds_of(cells, {"fold": table.fold, "slices": table.slices})
+        if fold.name not in table.slice_columns
+    }
+    kept = np.ones(len(cells), dtype=np.bool_)
+    for name in dict.fromkeys(name for name, _ in pick):
+        values = [value for column, value in pick if column == name]
+        if name in folds:
+            kept &= _inside_values(folds[name], values)
+            continue
         _check_column(table, name, "--pick")
         known = pc.unique(table.cells[name]).to_pylist()
-        if value not in known:
-            shown = ", ".join(f"'{one}'" for one in known[:5]) + " ..." * (len(known) > 5)
-            raise ParameterError(
-                f"The release has no slice with {name} = '{value}'; found {shown}."
-            )
-        chosen = pa.array([one for column, one in pick if column == name], pa.string())
-        cells = cells.filter(pc.is_in(cells[name], value_set=chosen))
-    return replace(table, cells=cells)
+        for value in values:
+            _check_value(name, value, known, value in known)
+        kept &= pc.is_in(cells[name], value_set=pa.array(values, pa.string())).to_numpy()
+    return replace(table, cells=cells.filter(pa.array(kept)))
+
+
+def _inside_values(fold: Fold, values: Sequence[str]) -> NDArray[np.bool_]:
+    """Returns which cells have no other value of a fold than those of some values and groups."""
+    chosen = np.zeros(len(fold.labels) + 1, dtype=np.int64)
+    for value in values:
+        own = fold.values_of(value)
+        _check_value(fold.name, value, fold.labels, own is not None)
+        first, stop = own or (0, 0)
+        chosen[first:stop] = 1
+    before = np.concatenate([[0], np.cumsum(chosen)])
+    return np.asarray(before[fold.stop] - before[fold.first] == fold.stop - fold.first)
+
+
+def _check_value(name: str, value: str, known: Sequence[str], is_known: object) -> None:
+    if not is_known:
+        shown = ", ".join(f"'{one}'" for one in known[:5]) + " ..." * (len(known) > 5)
+        raise ParameterError(f"The release has no slice with {name} = '{value}'; found {shown}.")
 
 
 def _drop(table: _Table, names: Sequence[str]) -> _Table:
@@ -239,7 +273,7 @@ def _check_column(table: _Table, name: str, flag: str) -> None:
             if table.slice_columns
             else "has no slices"
         )
-        has += f", and folds {', '.join(table.fold)}, which --sum adds up" * bool(table.fold)
+        has += f", and folds {', '.join(table.fold)}" * bool(table.fold)
         raise ParameterError(
             f"{flag}: the release {has}; found '{name}'.{did_you_mean(name, table.slice_columns)}"
         )
@@ -387,7 +421,9 @@ def _statement(
         for name, value in before.parameters.items()
         if name not in ("slices", "fold", "derive")
     }
-    parameters["derive"] = how.to_parameters()
+    folds = {name for name, use in before.facets.dimensions.items() if use == "fold"}
+    inside = sorted({name for name, _ in how.pick} & folds)
+    parameters["derive"] = how.to_parameters() | ({"inside": inside} if inside else {})
     if table.slices:
         parameters["slices"] = table.slices
     if table.fold:

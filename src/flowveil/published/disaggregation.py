@@ -15,7 +15,7 @@ them below.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,14 +120,40 @@ def disaggregate(
     [, ``layer``]. ``folded`` says that they have times or groups of values as well, which are added
     up.
     """
-    rows = _Rows.of(flows, origins, destinations, most_rows, least)
-    bins = _distance_bins(rows, origins, destinations) if decay else None
-    volumes = {
+    rows, share = spread_cells(
+        flows, origins, destinations, decay=decay, folded=folded, most_rows=most_rows, least=least
+    )
+    volumes = volumes_of(flows)
+    values = {name: rows.sums(column[rows.cell] * share) for name, column in volumes.items()}
+    bounds = rows.bounds(volumes)
+    if least > 0 and ranges:
+        bounds |= rows.upper_bounds(flows, volumes)
+    return Estimate(*rows.pairs, values, bounds, origins.codes, destinations.codes)
+
+
+def volumes_of(flows: pa.Table) -> dict[str, Floats]:
+    """Returns the trips and, where known, the weight of each cell."""
+    return {
         name: flows[name].to_numpy().astype(np.float64)
         for name in VOLUMES
         if name in flows.column_names
     }
-    trips = volumes["trips"]
+
+
+def spread_cells(
+    flows: pa.Table,
+    origins: Overlap,
+    destinations: Overlap,
+    *,
+    decay: bool,
+    folded: bool,
+    most_rows: int,
+    least: float,
+) -> tuple[Rows, Floats]:
+    """Returns a row for each cell and pair of areas, and the share of the cell that it has."""
+    rows = Rows.of(flows, origins, destinations, most_rows, least)
+    bins = _distance_bins(rows, origins, destinations) if decay else None
+    trips = volumes_of(flows)["trips"]
     # Cells of different times or groups may cover one pair, so that layers say nothing there.
     layered = "layer" in flows.column_names and not folded
     layers: NDArray[np.int8] | None = flows["layer"].to_numpy() if layered else None
@@ -156,11 +182,7 @@ def disaggregate(
             share = _limited(rows, share, trips, layers)
     if least > 0:
         share = rows.normalized(np.where(rows.largest(share, trips, least), share, 0.0))
-    values = {name: rows.sums(column[rows.cell] * share) for name, column in volumes.items()}
-    bounds = rows.bounds(volumes)
-    if least > 0 and ranges:
-        bounds |= rows.upper_bounds(flows, volumes)
-    return Estimate(*rows.pairs, values, bounds, origins.codes, destinations.codes)
+    return rows, share
 
 
 def _decay(seen: NDArray[Any], expected: NDArray[Any]) -> Floats:
@@ -174,7 +196,7 @@ def _decay(seen: NDArray[Any], expected: NDArray[Any]) -> Floats:
     return factor**DECAY
 
 
-def _limited(rows: _Rows, share: Floats, trips: Floats, layers: NDArray[np.int8]) -> Floats:
+def _limited(rows: Rows, share: Floats, trips: Floats, layers: NDArray[np.int8]) -> Floats:
     """Shares with no more trips of a later cell between two areas than `LATER` allows, or a quarter
     above its mean.
     """
@@ -187,7 +209,7 @@ def _limited(rows: _Rows, share: Floats, trips: Floats, layers: NDArray[np.int8]
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class Rows:
     """One row for each cell and pair of areas that it touches."""
 
     cell: Ints  # of each row
@@ -212,7 +234,8 @@ class _Rows:
         destinations: Overlap,
         most_rows: int,
         least: float = 0.0,
-    ) -> _Rows:
+    ) -> Rows:
+        """Returns the rows of all cells, or with ``least`` those of the likeliest pairs."""
         zone_o = origins.numbers(flows["origin_zone"])
         zone_d = destinations.numbers(flows["destination_zone"])
         length_o, length_d = np.diff(origins.first)[zone_o], np.diff(destinations.first)[zone_d]
@@ -308,14 +331,21 @@ class _Rows:
 
     def upper_bounds(self, flows: pa.Table, volumes: Mapping[str, Floats]) -> dict[str, Floats]:
         """Upper bounds where cells have no row for some of the pairs that they touch."""
+        bounds = {BOUNDS[name][1]: np.zeros(self.n_pairs) for name in volumes}
+        for cell, pair in self.touching(flows):
+            for name, column in volumes.items():
+                bounds[BOUNDS[name][1]] += sum_by(pair, column[cell], self.n_pairs)
+        return bounds
+
+    def touching(self, flows: pa.Table) -> Iterator[tuple[Positions, Positions]]:
+        """Yields, in batches, each cell with each pair of areas that has rows and that it
+        touches.
+        """
         keys = self.pairs[0] * len(self.destinations.codes) + self.pairs[1]
-        rest = np.flatnonzero(np.bincount(self.cell, minlength=self.n_cells) < self.touched)
-        complete = np.ones(self.n_cells, dtype=np.bool_)
-        complete[rest] = False
-        bounds = {
-            BOUNDS[name][1]: self.sums(np.where(complete, column, 0.0)[self.cell])
-            for name, column in volumes.items()
-        }
+        is_complete = np.bincount(self.cell, minlength=self.n_cells) == self.touched
+        own = is_complete[self.cell]
+        yield self.cell[own].astype(np.int64), self.pair[own]
+        rest = np.flatnonzero(~is_complete)
         zone_o = self.origins.numbers(flows["origin_zone"])
         zone_d = self.destinations.numbers(flows["destination_zone"])
         chunk = np.cumsum(self.touched[rest]) // _CHUNK
@@ -329,10 +359,7 @@ class _Rows:
             key += self.destinations.area[at_d]
             at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
             found = keys[at] == key
-            for name, column in volumes.items():
-                values = column[some][cell[found]]
-                bounds[BOUNDS[name][1]] += sum_by(at[found], values, self.n_pairs)
-        return bounds
+            yield some[cell[found]], at[found]
 
 
 def _products(
@@ -381,7 +408,7 @@ def _busiest_first(over: Overlap, zone: Positions, trips: Floats) -> Overlap:
     return replace(over, area=over.area[order], measure=over.measure[order])
 
 
-def _distance_bins(rows: _Rows, origins: Overlap, destinations: Overlap) -> Positions | None:
+def _distance_bins(rows: Rows, origins: Overlap, destinations: Overlap) -> Positions | None:
     """A class of distance for each pair of areas, two for every doubling from 1 km on.
 
     None without centres.

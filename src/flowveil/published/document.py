@@ -116,6 +116,7 @@ _MODULES = {
             "estimate",
             "question",
             "areas",
+            "picture",
             "answer",
             "viewport",
             "page",

@@ -20,8 +20,9 @@ from flowveil.core.errors import ParameterError
 from flowveil.core.hierarchy import OUTSIDE, Hierarchy
 from flowveil.core.times import TIME
 from flowveil.published.disaggregation import BOUNDS, VOLUMES, disaggregate
+from flowveil.published.folds import Fold, folds_of, spread_over_values
 from flowveil.published.maps import ENDS, zone_of_flow, zones_of
-from flowveil.published.tables import split_slices
+from flowveil.published.tables import add_up, split_slices
 from flowveil.published.zone_overlaps import Overlap, h3_overlap, hexagon, sum_by
 from flowveil.release.statement import Published, Statement
 from flowveil.zoning.public_map import H3Map, TreeMap
@@ -48,6 +49,10 @@ class Estimate:
     table: pa.Table
     ends: tuple[Overlap, Overlap]  # the areas that zones of each end touch
     tree: Hierarchy | None = None  # the map of the operator, where areas are its zones
+
+    def together(self) -> pa.Table:
+        """Returns the volumes of all times together, sorted by both ends."""
+        return add_up(self.table, ["origin", "destination"])[0]
 
     @property
     def codes(self) -> list[str]:
@@ -91,7 +96,9 @@ def estimate(published: Published, zones: pa.Table) -> Estimate | None:
     if statement.facets.is_noisy or statement.boxes is not None:
         return None
     cells = published.cells
-    by_time = TIME in statement.slice_columns
+    by_time = TIME in statement.facets.dimensions
+    folds = folds_of(cells, statement.parameters)
+    time = next((fold for fold in folds if fold.name == TIME), None)
     for level, ends, tree in _sizes(published, cells, zones):
         if not _may_be_known(cells, ends):
             continue
@@ -100,9 +107,12 @@ def estimate(published: Published, zones: pa.Table) -> Estimate | None:
             if _known_share(_between(cells, ends, statement, ranges=False)) < KNOWN_SHARE:
                 continue
             table = _between(cells, ends, statement, ranges=True)
+            if _known_share(table) < KNOWN_SHARE:
+                continue
+            table = table if time is None else _by_time(cells, ends, time)
         except ParameterError:  # too many rows
             continue
-        if _known_share(table) >= KNOWN_SHARE:
+        else:
             named = _named(table, ends, by_time=by_time)
             return Estimate(level, isinstance(published.map, H3Map), named, ends, tree)
     return None
@@ -192,21 +202,30 @@ def _between(
 ) -> dict[str, Any]:
     """Returns columns by number: ``pair``, ``time`` (a label or None), volumes and bounds.
 
-    Slices of other columns are added up. Pairs without trips are listed as well.
+    Slices of other columns, and folds, are added up. Pairs without trips are listed as well.
     """
     others = [name for name in statement.slice_columns if name != TIME]
     # Cells of different values may cover one pair of areas, so that layers say nothing there.
     folded = statement.facets.folds or bool(others)
     how: dict[str, Any] = {"most_rows": MOST_ROWS, "least": LEAST_TRIPS, "ranges": ranges}
-    tables: dict[str | None, dict[str, Any]] = {}
+    tables: list[dict[str, Any]] = []
     for key, rows in split_slices(cells, [TIME] if TIME in statement.slice_columns else []):
         one = disaggregate(rows, *ends, folded=folded, **how)
+        time = np.full(len(one.origin), key.get(TIME), dtype=object)
         pair = one.origin * len(ends[1].codes) + one.destination
-        tables[key.get(TIME)] = {"pair": pair, **one.values, **one.bounds}
-    names = next(iter(tables.values()))
-    together = {name: np.concatenate([one[name] for one in tables.values()]) for name in names}
-    lengths = [len(one["pair"]) for one in tables.values()]
-    return {"time": np.repeat(np.array(list(tables), dtype=object), lengths), **together}
+        tables.append({"time": time, "pair": pair, **one.values, **one.bounds})
+    return {name: np.concatenate([one[name] for one in tables]) for name in tables[0]}
+
+
+def _by_time(cells: pa.Table, ends: tuple[Overlap, Overlap], time: Fold) -> dict[str, Any]:
+    """Returns the same columns for each step of the intervals of cells; other folds are added
+    up.
+    """
+    how: dict[str, Any] = {"most_rows": MOST_ROWS, "least": LEAST_TRIPS}
+    one = spread_over_values(cells, *ends, [time], **how)
+    pair = one.origin * len(ends[1].codes) + one.destination
+    labels = np.array(time.labels, dtype=object)
+    return {"time": labels[one.of[0]], "pair": pair, **one.values, **one.bounds}
 
 
 def _known_share(table: dict[str, Any]) -> float:
@@ -219,7 +238,7 @@ def _known_share(table: dict[str, Any]) -> float:
 
 def _named(table: dict[str, Any], ends: tuple[Overlap, Overlap], *, by_time: bool) -> pa.Table:
     """Returns the rows with trips as a table, sorted by origin, destination and time."""
-    listed = np.flatnonzero(table["trips"] > 0)
+    listed = np.flatnonzero(np.round(table["trips"], 2) > 0)
     origins, destinations = ends
     pair = table["pair"][listed]
     # Hundredths, so that bytes do not depend on how a machine rounds sums.

@@ -44,8 +44,10 @@ from flowveil.published.zone_names import names_by_code, zone_names
 _ROWS_PER_BATCH = 1 << 20
 #: Formats whose cells have all columns of the release.
 _OF_ALL_COLUMNS = ("csv", "geojson", "gpkg", "fgb", "pmtiles", "arrow", "dcat", "croissant")
+#: Formats of matrices: folds have an estimate for each of their values.
+MATRIX_FORMATS = ("omx", "wide")
 #: Formats whose flows may have folds.
-_OF_FOLDS = (*_OF_ALL_COLUMNS, "kepler")
+_OF_FOLDS = (*_OF_ALL_COLUMNS, *MATRIX_FORMATS, "kepler")
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +229,8 @@ def _with_listed_cells(zones: pa.Table) -> pa.Table:
 
 
 def _write_arrow(folder: Path, tables: Tables) -> None:
-    for table, name in ((tables.flows, "flows.arrow"), (tables.zones, "zones.arrow")):
+    named = _named_flows(tables), tables.named_zones
+    for table, name in zip(named, ("flows.arrow", "zones.arrow"), strict=True):
         with (
             pa.OSFile(str(folder / name), "wb") as file,
             pa.ipc.new_file(file, table.schema) as writer,
@@ -362,7 +365,14 @@ def _write_omx(folder: Path, tables: Tables) -> None:
     zones, flows = tables.zones, tables.without_layers
     codes = lookup_codes(set(zones["zone"].to_pylist()))
     names = tables.names
-    write_omx(folder / "flows.omx", flows, codes, names=names, slice_columns=tables.slice_columns)
+    write_omx(
+        folder / "flows.omx",
+        flows,
+        codes,
+        names=names,
+        slice_columns=tables.slice_columns,
+        lookup_name=_lookup_name(tables.report["parameters"]),
+    )
     listed = {
         "row": pa.array(range(1, len(codes) + 1), pa.int32()),
         "zone": pa.array([str(code) for code in codes], pa.string()),
@@ -371,6 +381,14 @@ def _write_omx(folder: Path, tables: Tables) -> None:
         listed["name"] = pa.array([names.get(str(code)) for code in codes], pa.string())
     write_csv(pa.table(listed), folder / "omx_zones.csv")
     write_csv(matrices_table(flows, tables.slice_columns), folder / "omx_matrices.csv")
+
+
+def _lookup_name(parameters: Mapping[str, Any]) -> str:
+    """Returns what the input calls the codes of zones: the lookup of its OMX file, or the column of
+    its map.
+    """
+    own = parameters.get("lookup") or (parameters.get("zones") or {}).get("tile")
+    return own if isinstance(own, str) and own else "zone"
 
 
 def _write_wide(folder: Path, tables: Tables) -> None:

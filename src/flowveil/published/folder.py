@@ -20,10 +20,17 @@ import pyarrow.parquet as pq
 from flowveil.core.errors import OutputError
 from flowveil.published.catalogue import Catalogue, croissant, datapackage, dcat
 from flowveil.published.estimate import Estimate, estimate
-from flowveil.published.exports import Format, Tables, check_formats, parse_formats, write_json
+from flowveil.published.exports import (
+    MATRIX_FORMATS,
+    Format,
+    Tables,
+    check_formats,
+    parse_formats,
+    write_json,
+)
 from flowveil.published.html import render
 from flowveil.published.readme import readme
-from flowveil.published.reconstruction import estimate_tables
+from flowveil.published.reconstruction import dimensions_of, estimate_tables
 from flowveil.published.report import json_text, make_report, manifest
 from flowveil.published.spreadsheets import csv_schema, write_csv
 from flowveil.published.tables import has_nested_zones, lookup_table, zones_table
@@ -107,19 +114,25 @@ class FolderContent:
         """The tables that an export holds: as published, or an estimate where a square needs common
         zones.
 
-        That is where cells of one matrix cannot be compared with those of the others: in layers, or
-        on other zones.
+        That is where cells of one matrix cannot be compared with those of the others: in layers, on
+        other zones, or of several hours.
         """
         statement, flows, zones = self.published.statement, self.flows, self.zones
         every = (statement.parameters.get("slices") or {}).get("every")
-        if wanted.name == "omx" and (
-            "layer" in flows.column_names
-            or (statement.slice_columns and has_nested_zones(flows, (), self.published.map))
+        columns = statement.slice_columns
+        folded = wanted.name in MATRIX_FORMATS and statement.facets.folds
+        if folded or (
+            wanted.name == "omx"
+            and (
+                "layer" in flows.column_names
+                or (columns and has_nested_zones(flows, (), self.published.map))
+            )
         ):
             flows, zones = estimate_tables(self.published, zones)
+            columns = tuple(dimensions_of(self.published))
         # Bounds are GeoParquet's; other formats compute their own.
         zones = zones.drop_columns([name for name in ("bbox",) if name in zones.column_names])
-        return Tables(flows, zones, self.report, statement.slice_columns, every)
+        return Tables(flows, zones, self.report, columns, every)
 
 
 def write_files(content: FolderContent, folder: Path) -> dict[str, str]:

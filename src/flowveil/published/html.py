@@ -17,6 +17,7 @@ import pyarrow as pa
 import shapely
 
 from flowveil.core.errors import ParameterError
+from flowveil.core.unit_names import unit_words
 from flowveil.published.about import described, title
 from flowveil.published.answer import answer_data, finding, words_of_answer
 from flowveil.published.answer import headline as to_headline
@@ -27,6 +28,7 @@ from flowveil.published.flow_map import flow_map
 from flowveil.published.language import DEFAULT
 from flowveil.published.report import distance_in_words
 from flowveil.published.sentences import (
+    NOT_PEOPLE,
     guarantee_words,
     is_noisy,
     missing,
@@ -34,8 +36,8 @@ from flowveil.published.sentences import (
     rounded,
     sentence,
     sides,
-    unit_words,
 )
+from flowveil.published.zone_names import names_by_code
 from flowveil.release.facets import Facets
 
 if TYPE_CHECKING:
@@ -96,13 +98,17 @@ def render(
         answer = answer_data(report, zones, estimate, outlines=outlines)
         answer |= words_of_answer(report, answer, heading, language)
         found = finding(answer, estimate)
-        headline, story = None if found is None else to_headline(*found, language), answer["story"]
+        headline, story = (
+            None if found is None else to_headline(answer, *found, language),
+            answer["story"],
+        )
         data["answer"] = {**answer, "headline": headline}
     basemap = tile_server(report["statement"]["basemap"])
     if data is not None:
         data["words"] = _map_words(report, heading)
         if basemap:
             data["background"] = {"url": basemap, "maxZoom": 19}
+    answering = data is not None and "answer" in data
     about, again = report["statement"]["about"], "makes the same files, byte by byte:"
     if Facets.from_report(report).is_noisy:
         again = "makes another release like this, with new noise and at its own ε:"
@@ -112,9 +118,10 @@ def render(
         "title": f"{heading} ({short_promise(report)})",
         "story": story or sentence(report),
         "language": language,
-        "notices": _notices(report),
+        # On a page that answers, what trips are not stands next to the answer.
+        "notices": [] if answering else _notices(report),
         "data": data,
-        "answering": data is not None and "answer" in data,
+        "answering": answering,
         "server": urlsplit(basemap).netloc if basemap else None,
         "compact": compact,
         "about": described(
@@ -195,10 +202,7 @@ def _notices(report: Mapping[str, Any]) -> list[tuple[str, str]]:
 
     That counts are noisy, and what noise does not cover.
     """
-    heads = (
-        *("Noisy:", "Not protected: the list of zones"),
-        *("Not protected: people", "Not protected: participants"),
-    )
+    heads = ("Noisy:", "Not protected: the list of zones", *NOT_PEOPLE)
     lines = (
         line.partition(":") for line in report["published"]["sentences"] if line.startswith(heads)
     )
@@ -350,7 +354,9 @@ def render_series(index: Mapping[str, Any], steps: Mapping[str, tuple[pa.Table, 
     A pure function of index.json and their tables.
     """
     shapes, height = _drawn(steps)
-    values, largest = {}, {}
+    values, largest, names = {}, {}, dict[str, str]()
+    for _, zones in steps.values():
+        names |= names_by_code(zones)
     for step, (flows, _) in steps.items():
         cells = list(
             zip(
@@ -362,8 +368,10 @@ def render_series(index: Mapping[str, Any], steps: Mapping[str, tuple[pa.Table, 
         for origin, _, trips in cells:
             starts[origin] += trips
         values[step] = [starts[code] for code in shapes]
-        largest[step] = sorted(cells, key=lambda cell: (-cell[2], cell[0], cell[1]))[:_LARGEST]
-    data = {"steps": list(steps), "values": values, "largest": largest, "codes": list(shapes)}
+        shown = sorted(cells, key=lambda cell: (-cell[2], cell[0], cell[1]))[:_LARGEST]
+        largest[step] = [[names.get(o, o), names.get(d, d), trips] for o, d, trips in shown]
+    called = [f"{names[code]} ({code})" if code in names else code for code in shapes]
+    data = {"steps": list(steps), "values": values, "largest": largest, "codes": called}
     # The folder of the newest release of a step.
     folders = [
         f"{row['step']}-r{row['revisions']}" if row["revisions"] else str(row["step"])

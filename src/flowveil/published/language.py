@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from functools import cache
 
@@ -16,6 +17,8 @@ from flowveil.published.document import asset
 #: Signs between thousands.
 _THOUSANDS = {"en": ",", "fr": "\u202f", "es": ".", "de": ".", "it": ".", "pt": "."}
 DEFAULT = "en"
+#: The word for trips in English texts, not the name of a value.
+_TRIPS = re.compile(r"(?<!\{)\b[Tt]rips\b")
 
 
 @cache
@@ -29,9 +32,22 @@ def languages() -> tuple[str, ...]:
     return tuple(catalogue())
 
 
-def texts(language: str) -> Callable[..., str]:
-    """Returns a function that fills the text of a key with values."""
+def words_of(language: str, counted: str = "trips") -> dict[str, str]:
+    """Returns the texts of a language; the English ones with a name for what was counted."""
     words = catalogue()[language]
+    if counted == "trips" or language != DEFAULT:
+        return words
+    return {
+        key: _TRIPS.sub(
+            lambda found: counted if found[0] == "trips" else counted.capitalize(), text
+        )
+        for key, text in words.items()
+    }
+
+
+def texts(language: str, counted: str = "trips") -> Callable[..., str]:
+    """Returns a function that fills the text of a key with values."""
+    words = words_of(language, counted)
     return lambda key, **values: words[key].format_map(values)
 
 

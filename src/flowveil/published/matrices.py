@@ -124,16 +124,17 @@ def write_omx(
     *,
     names: Mapping[str, str] | None = None,
     slice_columns: Sequence[str] = (),
+    lookup_name: str = "zone",
 ) -> None:
     """Writes matrices over all zones, in the order of their codes.
 
-    The lookup ``zone`` holds the codes: as whole numbers where all codes are, so that programs that
-    take the first lookup find the zones of their network. Codes that are texts are no use to them;
-    there the first lookup ``index`` numbers the rows from 1, and ``zone`` has the texts. Each
-    matrix has its volume and its slice as attributes. 0 means that no cell is published: there were
-    no trips, or too few; the attribute ``ZERO_MEANS`` says so. Means, totals and medians that are
-    not published are NaN, because 0 may be one. The same table gives the same bytes. ``codes`` are
-    the distinct zones of both ends, from `lookup_codes`.
+    The lookup ``lookup_name`` holds the codes: as whole numbers where all codes are, so that
+    programs that take the first lookup find the zones of their network. Codes that are texts are no
+    use to them; there the first lookup ``index`` numbers the rows from 1, and the next has the
+    texts. Each matrix has its volume and its slice as attributes. 0 means that no cell is
+    published: there were no trips, or too few; the attribute ``ZERO_MEANS`` says so. Means, totals
+    and medians that are not published are NaN, because 0 may be one. The same table gives the same
+    bytes. ``codes`` are the distinct zones of both ends, from `lookup_codes`.
     """
     matrices, n = list_matrices(flows, slice_columns), len(codes)
     if len(matrices) * n**2 > _MOST_ENTRIES:
@@ -170,16 +171,18 @@ def write_omx(
             _fill(written, matrix, codes)
             if matrix.slice:
                 _describe(written, matrix)
+        called = _NOT_PRINTED.sub("_", lookup_name).strip("_.")
+        called = "zone" if called in ("", "index", "zone_name") else called
         if codes and isinstance(codes[0], int):
-            lookup.create_dataset("zone", data=np.array(codes, np.int32), track_times=False)
+            lookup.create_dataset(called, data=np.array(codes, np.int32), track_times=False)
         else:
             numbers = np.arange(1, n + 1, dtype=np.int32)
             lookup.create_dataset("index", data=numbers, track_times=False)
             encoded = np.char.encode(np.array(codes), "utf-8")
-            lookup.create_dataset("zone", data=encoded, track_times=False)
+            lookup.create_dataset(called, data=encoded, track_times=False)
         if names:
-            called = np.char.encode([names.get(str(code), "") for code in codes], "utf-8")
-            lookup.create_dataset("zone_name", data=called, track_times=False)
+            texts = np.char.encode([names.get(str(code), "") for code in codes], "utf-8")
+            lookup.create_dataset("zone_name", data=texts, track_times=False)
 
 
 def _fill(written: Any, matrix: Matrix, codes: Sequence[str] | Sequence[int]) -> None:

@@ -85,7 +85,7 @@ def draw(flows: pa.Table, zones: pa.Table, path: str | PathLike[str], **style: A
     show, basis = how.show, how.basis
     _check_picture(flows, zones, target, show, basis)
     check_file(path)
-    matplotlib, figure_of = _load_matplotlib()
+    matplotlib, figure_of = load_matplotlib()
     zones = shifted_eastward(placed(zones))
     over = None if how.over is None else shifted_eastward(placed(how.over))
     ends = {"both": ENDS, "flows": ("flows",)}.get(show, (show.removesuffix("s"),))
@@ -135,7 +135,7 @@ def draw(flows: pa.Table, zones: pa.Table, path: str | PathLike[str], **style: A
             }
             figure.supxlabel(how.caption, **below)
             sentences.append(how.caption)
-        content = _rendered(
+        content = rendered(
             figure, target.suffix.lower(), how.title or _TITLES[show], " ".join(sentences)
         )
     write_files({path: lambda file: file.write_bytes(content)})
@@ -161,7 +161,7 @@ def cells_from(flows: pa.Table, zones: pa.Table, place: tuple[float, float]) -> 
     )
 
 
-def _rendered(figure: Any, suffix: str, title: str, description: str) -> bytes:
+def rendered(figure: Any, suffix: str, title: str, description: str) -> bytes:
     """Returns the content of the file; an SVG has a title and a description for screen readers."""
     from markupsafe import Markup
 
@@ -199,7 +199,7 @@ def _check_picture(flows: pa.Table, zones: pa.Table, target: Path, show: str, ba
         )
 
 
-def _load_matplotlib() -> tuple[Any, Any]:
+def load_matplotlib() -> tuple[Any, Any]:
     """The library and its class of figures."""
     try:
         import matplotlib

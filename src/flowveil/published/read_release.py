@@ -15,7 +15,8 @@ from flowveil.published.user_outlines import CONTEXT
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.statement import Published, Statement
 from flowveil.system.paths import open_regular
-from flowveil.zoning.files import ZoneMap
+from flowveil.zoning.files import ZoneMap, read_zones
+from flowveil.zoning.grids import stated_grid
 from flowveil.zoning.halves import halved_map
 from flowveil.zoning.outside import with_outside
 from flowveil.zoning.public_map import BoxMap, H3Map, PublicMap, TreeMap
@@ -41,6 +42,9 @@ def map_of_statement(statement: Statement, zones: ZoneMap | None) -> PublicMap |
         return BoxMap()
     if isinstance(parameters.get("resolution"), int):
         return H3Map(parameters["resolution"])
+    grid = stated_grid(parameters.get("zones"))
+    if zones is None and grid is not None:
+        zones = read_zones(grid)
     if zones is None:
         if parameters.get("zones"):
             raise ParameterError(

@@ -24,8 +24,10 @@ from numpy.typing import NDArray
 
 from flowveil.core.errors import ParameterError
 from flowveil.core.hierarchy import OUTSIDE
+from flowveil.core.times import TIME
 from flowveil.published.disaggregation import (
     LOWER,
+    MOST_ROWS,
     UPPER,
     VOLUMES,
     calibrated,
@@ -33,11 +35,13 @@ from flowveil.published.disaggregation import (
     rounded,
     with_columns,
 )
+from flowveil.published.folds import folds_of, spread_over_values
 from flowveil.published.geopackage import as_multi, write_geopackage
 from flowveil.published.maps import ENDS, zone_of_flow, zones_of
-from flowveil.published.matrices import ESTIMATED, check_omx, write_omx
+from flowveil.published.matrices import ESTIMATED, check_omx, lookup_codes, write_omx
 from flowveil.published.spreadsheets import write_csv
 from flowveil.published.tables import lookup_table, split_slices
+from flowveil.published.zone_names import names_of_hexagons
 from flowveil.published.zone_overlaps import (
     Measure,
     Overlap,
@@ -60,6 +64,8 @@ if TYPE_CHECKING:
 
 #: Formats of a file of estimates.
 SUFFIXES = (".parquet", ".csv", ".omx", ".gpkg")
+#: Rows of a CSV file have at least this part of a trip: people read it.
+LEAST_IN_CSV = 0.05
 #: Areas of `estimate_tables`: more make an OMX file that few programs can hold.
 MOST_AREAS_OF_TABLES = 5_000
 #: Rows of `estimate_tables`: between H3 cells, more choose a coarser resolution. Takes 1 GB.
@@ -83,6 +89,7 @@ class Wishes:
         None  # ``day``: the mean of a day of the period that the release declares
     )
     totals: pa.Table | None = None  # known totals: ``area``, ``origins``, ``destinations``
+    sum: tuple[str, ...] = ()  # slice columns and folds to add up: ``time``, or an attribute
 
     def measure(self) -> Measure | None:
         """What places are worth; None for their size. Refuses two weights, and missing columns."""
@@ -132,39 +139,86 @@ def reconstruct_tables(
 
     ``areas`` are an H3 resolution, the release's own map, or any map with outlines; ``lookup``
     lists the tiles of the release's map in each zone, where it has one. Columns: ``origin``,
-    ``destination``, slice columns, ``trips`` and, where known, ``weight``.
+    ``destination``, ``time`` and further dimensions (slice columns, and folds in their finest
+    values), ``trips`` and, where known, ``weight``.
     """
     asked = wishes or Wishes()
     ends = [_overlap(zones, report, areas, end, lookup, asked) for end in ENDS]
-    columns = tuple(report["statement"]["slice_columns"])
+    separate = tuple(report["statement"]["slice_columns"])
+    folds = [fold.name for fold in folds_of(flows, report["parameters"])]
+    dimensions = sorted((*separate, *folds), key=lambda name: name != TIME)
+    for name in asked.sum:
+        if name not in dimensions:
+            has = f"the dimensions {', '.join(dimensions)}" if dimensions else "no dimensions"
+            raise ParameterError(f"--sum: the release has {has}; found '{name}'.")
+    columns = [name for name in dimensions if name not in asked.sum]
     if columns and asked.totals is not None:
-        raise ParameterError("Known totals are for one matrix, and this release has slices.")
+        raise ParameterError(
+            "Known totals are for one matrix, and this release has several. Hint: add them up:"
+            + "".join(f" --sum {name}" for name in columns)
+        )
     table = _each_slice(
         flows,
         ends,
-        columns,
+        separate,
+        parameters=report["parameters"],
+        sums=asked.sum,
         decay=asked.decay,
         bounds=asked.bounds,
-        folded=Facets.from_report(report).folds,
     )
     if asked.per == "day":
         table = _per_day(table, report)
-    if columns:
-        order = ["origin", "destination", *columns]
-        others = [name for name in table.column_names if name not in order]
-        table = table.select([*order, *others]).sort_by([(name, "ascending") for name in order])
+    if dimensions:
+        table = _in_order(table, columns, sums=set(asked.sum) & set(separate))
     if asked.totals is not None:
         table = calibrated(table, asked.totals)
     return (rounded(table, keys=columns) if asked.whole else table).combine_chunks()
 
 
+def dimensions_of(published: Published) -> list[str]:
+    """Returns the dimensions of an estimate of a release, the time first."""
+    statement = published.statement
+    folds = [fold.name for fold in folds_of(published.cells, statement.parameters)]
+    return sorted((*statement.slice_columns, *folds), key=lambda name: name != TIME)
+
+
+def _in_order(table: pa.Table, columns: Sequence[str], *, sums: set[str]) -> pa.Table:
+    """Returns the table with the dimensions behind both ends, sorted; ``sums`` are added up."""
+    order = ["origin", "destination", *columns]
+    volumes = [name for name in table.column_names if name not in {*order, *sums}]
+    if sums:
+        grouped = table.group_by(order, use_threads=False)
+        added = grouped.aggregate([(name, "sum") for name in volumes])
+        table = added.rename_columns([*order, *volumes])
+    return table.select([*order, *volumes]).sort_by([(name, "ascending") for name in order])
+
+
 def _each_slice(
-    flows: pa.Table, ends: Sequence[Overlap], columns: Sequence[str], **how: Any
+    flows: pa.Table,
+    ends: Sequence[Overlap],
+    columns: Sequence[str],
+    *,
+    parameters: Mapping[str, Any],
+    sums: Sequence[str] = (),
+    bounds: bool = False,
+    decay: bool = True,
+    most_rows: int = MOST_ROWS,
 ) -> pa.Table:
-    """The estimate of each slice, all between the same areas."""
-    bounds, tables = how.pop("bounds", False), []
+    """The estimate of each slice, for each value of what folds, all between the same areas."""
+    how: dict[str, Any] = {"decay": decay, "most_rows": most_rows}
+    origins, destinations = ends
+    tables = []
     for key, cells in split_slices(flows, columns):
-        table = disaggregate(cells, *ends, **how).table(bounds=bounds)
+        folds = folds_of(cells, parameters)
+        listed = [fold for fold in folds if fold.name not in sums]
+        if listed:
+            table = spread_over_values(
+                cells, origins, destinations, listed, ranges=bounds, **how
+            ).table()
+        else:
+            table = disaggregate(cells, origins, destinations, folded=bool(folds), **how).table(
+                bounds=bounds
+            )
         for name, value in key.items():
             table = table.append_column(name, pa.array([value] * len(table), pa.string()))
         tables.append(table)
@@ -224,6 +278,23 @@ def outline_of(areas: int | ZoneMap) -> Callable[[str], Any]:
     return dict(zip(codes, outlines, strict=True)).get
 
 
+def names_of(areas: int | ZoneMap, codes: Sequence[str]) -> dict[str, str]:
+    """Returns the name of each area that has one: that of its map, or the nearest town."""
+    if isinstance(areas, int):
+        return names_of_hexagons(codes)
+    tree = areas.hierarchy
+    if tree.names is None:
+        return {}
+    own = dict(
+        zip(
+            areas.tile_codes.astype(np.str_).tolist(),
+            tree.names[tree.leaf_node].tolist(),
+            strict=True,
+        )
+    )
+    return {code: own[code] for code in codes if own.get(code)}
+
+
 def _tile_centers(tree: Hierarchy, codes: NDArray[np.str_]) -> dict[str, tuple[float, float]]:
     """Latitude and longitude of the tiles of a map, by code; empty if it has no places."""
     centers = None if tree.geography is None else tree.geography.centers(tree.leaf_node)
@@ -260,7 +331,8 @@ def estimate_tables(published: Published, zones: pa.Table) -> tuple[pa.Table, pa
     precision, so that bytes do not depend on the machine.
     """
     table, names = None, None
-    columns = published.statement.slice_columns
+    separate, parameters = published.statement.slice_columns, published.statement.parameters
+    how: dict[str, Any] = {"parameters": parameters, "most_rows": MOST_ROWS_OF_TABLES}
     if isinstance(published.map, TreeMap):
         tree, lookup = published.map.tree, lookup_table(published, zones)
         assert lookup is not None
@@ -272,14 +344,16 @@ def estimate_tables(published: Published, zones: pa.Table) -> tuple[pa.Table, pa
         )
         places = _tile_centers(tree, codes)
         ends = [map_overlap(zones, lookup, end, places=places, worth=None) for end in ENDS]
-        table = _each_slice(published.cells, ends, columns, most_rows=MOST_ROWS_OF_TABLES)
+        table = _each_slice(published.cells, ends, separate, **how)
     elif isinstance(published.map, H3Map):
-        table = _between_hexagons(published.cells, zones, published.map.resolution, columns)
+        table = _between_hexagons(published.cells, zones, published.map.resolution, separate, how)
     if table is None:
         raise ParameterError(
             "OMX holds an estimate of a release in layers, and this one belongs to no map. "
             "Hint: --method twincut, or another format."
         )
+    columns = dimensions_of(published)
+    table = _in_order(table, columns, sums=set())
     table = table.rename_columns([ESTIMATED.get(name, name) for name in table.column_names])
     volumes = [name for name in ("estimate", "estimate_weight") if name in table.column_names]
     table = with_columns(table, dict.fromkeys(volumes, lambda values: values.astype(np.float32)))
@@ -289,12 +363,17 @@ def estimate_tables(published: Published, zones: pa.Table) -> tuple[pa.Table, pa
             f"An OMX matrix is square; allowed are {MOST_AREAS_OF_TABLES:,} areas. Hint: --method"
             " twincut, another format, or flowveil reconstruct with larger areas."
         )
-    named_areas = {} if names is None else {"name": [names.get(area) or None for area in areas]}
+    names = names_of_hexagons(areas) if isinstance(published.map, H3Map) else names or {}
+    named_areas = {"name": [names.get(area) or None for area in areas]} if names else {}
     return table, pa.table({"zone": areas, **named_areas})
 
 
 def _between_hexagons(
-    flows: pa.Table, zones: pa.Table, resolution: int, columns: Sequence[str]
+    flows: pa.Table,
+    zones: pa.Table,
+    resolution: int,
+    separate: Sequence[str],
+    how: Mapping[str, Any],
 ) -> pa.Table | None:
     """The estimate between H3 cells of the finest resolution, up to the typical one, that is not
     too fine.
@@ -304,7 +383,7 @@ def _between_hexagons(
         if max(len(end.codes) for end in ends) > MOST_AREAS_OF_TABLES:
             continue
         with suppress(ParameterError):
-            return _each_slice(flows, ends, columns, most_rows=MOST_ROWS_OF_TABLES)
+            return _each_slice(flows, ends, separate, **how)
     return None
 
 
@@ -338,27 +417,43 @@ def write_reconstructed(
     table: pa.Table,
     path: str | PathLike[str],
     *,
-    slice_columns: Sequence[str],
-    outline: Callable[[str], Any],
+    areas: int | ZoneMap,
 ) -> None:
     """Writes a table of estimated flows; the suffix of the file is the format.
 
     Every format says that values are estimates: a column ``kind``, or in OMX the names of the
-    matrices, ``estimate`` and ``estimate_weight``. ``outline`` returns the outline of an area for a
-    GeoPackage; None where it has none.
+    matrices, ``estimate`` and ``estimate_weight``. CSV and GeoPackage have the names of areas next
+    to their codes, OMX in a lookup.
     """
-    kind = Path(path).suffix.lower()
+    kind, codes = Path(path).suffix.lower(), _areas(table)
     if kind == ".omx":
-        check_omx(len(_areas(table)))
+        check_omx(len(codes))
+    names = {} if kind == ".parquet" else names_of(areas, codes)
+    columns = dimensions_in(table)
     renamed = table.rename_columns([ESTIMATED.get(name, name) for name in table.column_names])
     marked = table.append_column("kind", pa.array(["estimate"] * len(table), pa.string()))
+    if names:
+        for end in ENDS:
+            called = pa.array([names.get(code) for code in table[end].to_pylist()], pa.string())
+            at = marked.schema.get_field_index(end) + 1
+            marked = marked.add_column(at, f"{end}_name", called)
     write = {
         ".parquet": lambda place: pq.write_table(marked, place, compression="zstd", version="2.6"),
-        ".csv": lambda place: write_csv(marked, place),
-        ".omx": lambda place: write_omx(place, renamed, _areas(table), slice_columns=slice_columns),
-        ".gpkg": lambda place: _write_geopackage(marked, place, outline),
+        ".csv": lambda place: write_csv(
+            marked.filter(pc.greater_equal(marked["trips"], LEAST_IN_CSV)), place
+        ),
+        ".omx": lambda place: write_omx(
+            place, renamed, lookup_codes(codes), names=names, slice_columns=columns
+        ),
+        ".gpkg": lambda place: _write_geopackage(marked, place, outline_of(areas)),
     }
     write_files({path: write[kind]})
+
+
+def dimensions_in(table: pa.Table) -> list[str]:
+    """Returns the dimensions of a table of `reconstruct_tables`."""
+    others = {"origin", "destination", *VOLUMES, LOWER, UPPER}
+    return [name for name in table.column_names if name not in others]
 
 
 def _areas(table: pa.Table) -> list[str]:

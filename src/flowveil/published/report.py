@@ -31,6 +31,7 @@ from flowveil.release.statement import Published, Statement
 from flowveil.request.request import Derive, Request, command_line, find_setting, words_of
 from flowveil.request.settings import section_settings
 from flowveil.system.output import RELEASE_FORMAT
+from flowveil.zoning.grids import is_on_file, stated_grid
 
 #: Radii in metres that planners ask for.
 RADII = (500, 1000, 2000, 5000)
@@ -104,10 +105,11 @@ def command(statement: Statement) -> str:
     parameters = statement.parameters
     if statement.derived_from is not None:
         return _derive_command(statement)
+    on_map = parameters.get("zones")
     given: dict[str, Any] = {
         "input": "INPUT",
         "out": "DIR",
-        "zones": "MAP" if parameters.get("zones") else None,
+        "zones": "MAP" if is_on_file(on_map) else stated_grid(on_map),
         "formats": statement.formats,
         "basemap": statement.basemap,
         "context": "CONTEXT" if statement.context else None,
@@ -144,7 +146,7 @@ def _derive_command(statement: Statement) -> str:
     chosen = [word for setting in settings for word in words_of(setting, wishes[setting.name])]
     given = {
         "out": "DIR",
-        "zones": "MAP" if statement.parameters.get("zones") else None,
+        "zones": "MAP" if is_on_file(statement.parameters.get("zones")) else None,
         "zones_of": "RELEASE" if "zones_of" in how else None,
         "within": how.get("within"),
         "formats": statement.formats,

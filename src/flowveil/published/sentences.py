@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flowveil.core.times import TIME_COLUMNS
+from flowveil.core.unit_names import unit_words
 from flowveil.core.values import value_columns
-from flowveil.core.vehicles import names_vehicles
 from flowveil.release.facets import Facets
 from flowveil.release.statement import Statement
 
@@ -40,6 +40,9 @@ CAVEATS = {
         " trips of a cell may be one."
     ),
 }
+
+#: How sentences about what was counted in place of people begin.
+NOT_PEOPLE = ("Not protected: people", "Not protected: participants")
 
 #: Without persons, a value that belongs to the person cannot be recognised.
 _UNCHECKED_NUMBERS = (
@@ -87,6 +90,11 @@ def _of_derivation(statement: Statement) -> str:
         if statement.suppression["rule"] == "sums"
         else ""
     )
+    if "inside" in how:
+        missing += (
+            f" Cells of a wider {' or '.join(how['inside'])} than that are not in it: their trips"
+            " are missing."
+        )
     text = (
         "Derived: this table was computed from a published release alone and reveals nothing"
         " beyond it."
@@ -115,7 +123,7 @@ def _of_counts(statement: Statement, overlapping: int | None) -> list[str]:
             lines.append(
                 f"Chosen: the input distinguishes persons, and the operator chose {units}."
             )
-        lines += [CAVEATS[unit] for unit in guarantee["protect"] if unit in CAVEATS]
+        lines += [_caveat(unit, parameters) for unit in guarantee["protect"] if unit in CAVEATS]
     if statement.revision_of:
         lines.append(
             "Revised: the trips of an earlier release were corrected. Cells marked as revised count"
@@ -167,6 +175,14 @@ def _of_counts(statement: Statement, overlapping: int | None) -> list[str]:
         ),
         "Not claimed: differential privacy. Counts are exact, no noise was added.",
     ]
+
+
+def _caveat(unit: str, parameters: Mapping[str, Any]) -> str:
+    """What protecting a unit leaves open, with the name of what was counted."""
+    word = unit_words(unit, parameters)
+    if word == unit:
+        return CAVEATS[unit]
+    return CAVEATS[unit].replace("Trips", word.capitalize()).replace("trips", word)
 
 
 def _of_thresholds(statement: Statement) -> list[str]:
@@ -528,12 +544,6 @@ def rounded(value: float, digits: int = 3) -> str:
     return f"{float(f'{value:.{digits}g}'):,.12g}"
 
 
-def unit_words(unit: str, parameters: Mapping[str, Any]) -> str:
-    """Returns what a unit of the guarantee is called: a column of vehicles counts no people."""
-    person = (parameters.get("columns") or {}).get("person")
-    return "vehicles" if unit == "people" and person and names_vehicles(person) else unit
-
-
 def guarantee_words(guarantee: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
     """Returns the thresholds of all units in words: "10 trips".
 
@@ -586,12 +596,13 @@ def sentence(report: Mapping[str, Any]) -> str:
     total, n_cells = published["trips"], published["cells"]
     if not is_noisy(report):
         start, covers = (
-            f"{total:,} trips",
+            f"{total:,} {unit_words('trips', report['parameters'])}",
             f"every number covers at least {guarantee_words(guarantee, report['parameters'])}",
         )
     else:
         # A sum of noisy counts is rounded, and not given where it is mostly noise.
-        start = f"About {float(f'{total:.3g}'):,.0f} trips"
+        counted = unit_words("trips", report.get("parameters", {}))
+        start = f"About {float(f'{total:.3g}'):,.0f} {counted}"
         if (
             report["method"] not in _CONSISTENT
             and total < _LARGE * guarantee["deviation"] * n_cells

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import h3.api.basic_int as h3_int
 import numpy as np
 import pyarrow as pa
 
@@ -38,6 +41,22 @@ def _near(words: str, km: float, number: int) -> str:
     """Returns a distance and a direction in words, as the page's script writes them."""
     distance = "" if np.isnan(km) else f"{km:.1f} km " if km < 10 else f"{km:.0f} km "
     return f"{distance}{words}" + (f" ({number})" if number else "")
+
+
+def names_of_hexagons(codes: Sequence[str]) -> dict[str, str]:
+    """Returns the name of each H3 cell that has one; parts of cells and other codes have none."""
+    plain = [code for code in codes if code not in (OUTSIDE, "all") and "." not in code]
+    cells = [int(code, 16) for code in plain]
+    centers = np.array([h3_int.cell_to_latlng(cell) for cell in cells]).reshape(-1, 2)
+    area = [h3_int.cell_area(cell) for cell in cells]
+    columns = {"zone": plain, "lat": centers[:, 0], "lon": centers[:, 1], "area_km2": area}
+    types = {
+        "zone": pa.string(),
+        "lat": pa.float64(),
+        "lon": pa.float64(),
+        "area_km2": pa.float64(),
+    }
+    return names_by_code(pa.table(columns, schema=pa.schema(list(types.items()))))
 
 
 def names_by_code(zones: pa.Table) -> dict[str, str]:

@@ -6,13 +6,13 @@ every cell. Slices use one run for each slice; then differences between the matr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
-from flowveil.core.errors import DataError, InfeasibleError, ParameterError, option, with_value
+from flowveil.core.errors import DataError, InfeasibleError, ParameterError, option
 from flowveil.core.flows import Flows
 from flowveil.core.guarantee import Guarantee, check_max_suppressed, confirmed
 from flowveil.core.secret_key import SecretKey, as_key
@@ -91,15 +91,9 @@ class Secrecy:
     key: SecretKey | None = None
 
     @classmethod
-    def from_request(cls, method: Method, wanted: bool | str, key_file: Any) -> Secrecy:
-        """Reads the key; ParameterError if the method, or the request, has no use for it."""
+    def from_request(cls, wanted: bool | str, key_file: Any) -> Secrecy:
+        """Reads the key."""
         wanted = str(wanted).lower() != "false"
-        takes = method.takes_secret_thresholds
-        if key_file is not None and not (takes and wanted):
-            raise ParameterError(
-                f"{option('key_file')} is the key of secret thresholds, which '{method.name}' does"
-                " not have here. Hint: omit it."
-            )
         return cls(wanted, as_key(key_file))
 
     def public_trees(self, method: Method, flows: Flows) -> Flows:
@@ -330,26 +324,51 @@ def anonymize(
         DataError: the data does not have what the guarantee needs, or has no flows.
         InfeasibleError: no release can meet the guarantee.
         GuaranteeError: the recount contradicts the method; nothing may be published.
+
+    Examples:
+        >>> flows = flowveil.read_trips("trips.csv", resolution=7, person="person_id")
+        >>> release = flowveil.anonymize(flows, k=10)
+        >>> release
+        <Release layercut: 41 cells, at least 10 people in each>
+        >>> release.write("new-release").name
+        'new-release'
     """
     if not isinstance(flows, Flows):
         raise ParameterError(
             f"Needs flows; found {type(flows).__name__}. Hint: pass what read_trips returns."
         )
-    given = {"dominance": dominance, "stricter": stricter, "l_places": l_places, "t": t}
+    asked = Thresholds(
+        None if k is _DEFAULT_K else k,
+        protect,
+        max_suppressed,
+        k_population,
+        l,
+        allow_small_k,
+        population_only,
+    )
     of_slices: dict[str, Any] = {"common_zones": common_zones, "values": values, "resume": resume}
-    given |= {"zones_of": zones_of, "revision": revision, "mean": flows.values, **of_slices}
-    features = [name for name, value in given.items() if value is not None and value is not False]
-    _check_features(features, flows, support.Facets(counts=None, zones=None, overlap=None))
+    features = support.asked_of(
+        {
+            **vars(asked),
+            **of_slices,
+            **_features_of(flows),
+            "dominance": dominance,
+            "stricter": stricter,
+            "l_places": l_places,
+            "t": t,
+            "method": method,
+            "zones_of": zones_of,
+            "revision": revision,
+            "hierarchy": hierarchy,
+            "secret_thresholds": str(secret_thresholds),
+            "key_file": key_file,
+            "options": options or None,
+        }
+    )
+    _check_features(features, flows, support.Expected(None, None, overlap=None))
+    if "l_places" in features:
+        support.check_needs(features - {"outside"})
     if flows.slice_columns:
-        asked = Thresholds(
-            None if k is _DEFAULT_K else k,
-            protect,
-            max_suppressed,
-            k_population,
-            l,
-            allow_small_k,
-            population_only,
-        )
         how: dict[str, Any] = {"method": method, "hierarchy": hierarchy, "zones_of": zones_of}
         how |= options
         if revision is not None:
@@ -368,18 +387,9 @@ def anonymize(
     rules = PostRules.from_request(dominance=dominance, stricter=stricter, revision=revision, t=t)
     zones = zones_of if rules.earlier is None else rules.earlier.zones_of(zones_of)
     chosen = _chosen(method, _default_method(flows, rules), zones, revise=revision is not None)
-    thresholds = (
-        None if k is _DEFAULT_K else k,
-        protect,
-        max_suppressed,
-        k_population,
-        l,
-        allow_small_k,
-        population_only,
-    )
-    asked = Thresholds(*thresholds, usual_share=chosen.max_suppressed)
-    _check_features(features, flows, chosen.facets)
-    secrecy = Secrecy.from_request(chosen, secret_thresholds, key_file)
+    asked = replace(asked, usual_share=chosen.max_suppressed)
+    _check_features(features, flows, chosen.expected)
+    secrecy = Secrecy.from_request(secret_thresholds, key_file)
     return _release(
         flows, chosen, asked, rules, options, secrecy, hierarchy=hierarchy, l_places=l_places
     )
@@ -401,16 +411,13 @@ def _release(
     """
     chosen.check_options(options)
     check_max_suppressed(asked.share)
-    chosen.check_folds(flows)
     if len(flows) == 0:
         raise DataError("There are no flows to anonymise.")
-    if chosen.counts == "noisy":
-        chosen.refuse_thresholds(_refused_by_noise(chosen, asked))
     rules = rules.on(flows)
     flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
     flows = secrecy.public_trees(chosen, flows)
     if l_places is not None:
-        flows = _with_places(flows, l_places, asked)
+        flows = replace(flows, l_places=read_places(l_places, asking=False).counted_on(flows))
     log.info("Anonymising with %s", chosen.name)
     if chosen.counts == "noisy":
         unit = {} if asked.protect is None else {"protect": list(protected_unit(asked.protect))}
@@ -426,33 +433,26 @@ def _release(
     return release if rules.earlier is None else revise(release, rules.earlier)
 
 
-def _refused_by_noise(method: Method, asked: Thresholds) -> list[str]:
-    """Returns the given thresholds that a method without k refuses.
+def _features_of(flows: Flows) -> dict[str, Any]:
+    """Returns the features that flows ask for by how they were read."""
+    folds_time = [fold.every is not None for fold in flows.folds]
+    return {
+        "mean": flows.values,
+        "same_zones": flows.same_zones,
+        "outside": flows.intake.outside,
+        "fold_time": any(folds_time),
+        "fold": not all(folds_time),
+    }
 
-    With ε, ``protect`` chooses the unit.
-    """
-    unit = ("protect",) if method.counts == "noisy" else ()
-    return [name for name in asked.given if name not in unit]
 
-
-def _check_features(features: Sequence[str], flows: Flows, facets: support.Facets) -> None:
+def _check_features(features: Collection[str], flows: Flows, expected: support.Expected) -> None:
     """Refuses features that do not go together, or not with these flows."""
     dimensions: support.Dimensions = "none"
     if flows.slice_columns:
         dimensions = "separate"
     elif flows.folds:
         dimensions = "fold"
-    support.check(features, replace(facets, dimensions=dimensions))
-
-
-def _with_places(flows: Flows, l_places: Any, asked: Thresholds) -> Flows:
-    """The flows with listed places, which locations are counted by."""
-    if asked.l is None:
-        raise ParameterError(
-            f"Listed places say what {option('l')} counts, and it is not given. Hint: for example"
-            f" {with_value('l', 3)}."
-        )
-    return replace(flows, l_places=read_places(l_places, asking=False).counted_on(flows))
+    support.check(features, replace(expected, dimensions=dimensions))
 
 
 def _default_method(flows: Flows, rules: PostRules) -> str:
@@ -472,11 +472,6 @@ def _chosen(
     """Returns the method, the default or that of fixed zones."""
     if zones_of is None:
         return find_method(method or default)
-    if method is not None:
-        raise ParameterError(
-            "A method chooses zones, and those of an earlier release are fixed: --method and"
-            " --zones-of (method, zones_of) cannot be combined. Hint: leave one of them out."
-        )
     return ZonesOf.over(zones_of, revise=revise)
 
 
@@ -491,7 +486,7 @@ def anonymize_slices(flows: Flows, *arguments: Any, **named: Any) -> Any:
 def _anonymize_slices(
     flows: Flows,
     asked: Thresholds,
-    features: Sequence[str],
+    features: Collection[str],
     *,
     method: str | Method | Callable[..., Plan] | None,
     hierarchy: str | None,
@@ -507,10 +502,9 @@ def _anonymize_slices(
 ) -> SlicedRelease:
     """Returns the release of every slice; InfeasibleError if none can be published."""
     chosen = _method_of_slices(method, options, common_zones, zones_of)
-    _check_features(features, flows, chosen.facets)
+    _check_features(features, flows, chosen.expected)
     asked = replace(asked, usual_share=chosen.max_suppressed)
     if chosen.counts == "noisy":
-        chosen.refuse_thresholds(_refused_by_noise(chosen, asked))
         chosen.on_hierarchy(flows, hierarchy)
         unit = {} if asked.protect is None else {"protect": list(protected_unit(asked.protect))}
         if unit:
@@ -518,7 +512,7 @@ def _anonymize_slices(
         return _noisy_slices(chosen, flows, values or {}, options, unit)
     refuse_many_combinations(flows)
     how_sliced = {**_how_sliced(flows), "common_zones": common_zones}
-    secrecy = Secrecy.from_request(chosen, secret_thresholds, key_file)
+    secrecy = Secrecy.from_request(secret_thresholds, key_file)
     if common_zones:
         # Cells that are planned for all slices are published in each of them where it has k.
         secrecy = replace(secrecy, wanted=False)
@@ -675,9 +669,4 @@ def _method_of_slices(
 ) -> Method:
     chosen = _chosen(method, "odkanon" if common_zones else DEFAULT_OF_MAPS, zones_of)
     chosen.check_options(options)
-    if common_zones and (chosen.name not in ("odkanon", "layercut") or options):
-        raise ParameterError(
-            "Common zones are planned by odkanon, or in layers by layercut, without options;"
-            " another method, or options, cannot be combined with --common-zones."
-        )
     return chosen

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from flowveil.core.errors import DataError, ParameterError, option
-from flowveil.core.values import refuse_numbers
+from flowveil.core.errors import DataError, ParameterError
 from flowveil.release.counts import Publishable
 from flowveil.release.folder import ReleaseFolder, taken_at_its_word
+from flowveil.request import support
+from flowveil.request.keywords import FolderKeywords, WritingKeywords
 from flowveil.system.paths import named_path
 from flowveil.zoning.files import read_zones
 
@@ -24,14 +25,48 @@ if TYPE_CHECKING:
     from flowveil.release.zone_map import FrozenMap
 
 
+class StyleKeywords(TypedDict, total=False):
+    """How a picture is drawn; see `flowveil.published.pictures.Style`."""
+
+    basis: str
+    lines: int
+    width: float | None
+    dpi: int
+    title: str | None
+    caption: str | None
+    bbox: Sequence[float] | None
+    zoom: float
+
+
+class PictureKeywords(StyleKeywords, total=False):
+    """What a picture of a release shows, and how: `picture`."""
+
+    show: str
+    place: tuple[float, float] | None
+    over: UserRelease | str | PathLike[str] | None
+
+
+class DerivingKeywords(FolderKeywords, total=False):
+    """What is derived, and how it is written: `derive`."""
+
+    level: int | None
+    zones_of: Any
+    sum: str | Sequence[str]
+    pick: Mapping[str, Any] | Sequence[str]
+    within: Any
+    drop: str | Sequence[str]
+    zones: Any
+
+
 def picture(
     release: UserRelease | str | PathLike[str],
     path: str | PathLike[str],
     *,
-    show: str = "origins",
+    show: str | None = None,
+    question: str | None = None,
     place: tuple[float, float] | None = None,
     over: UserRelease | str | PathLike[str] | None = None,
-    **style: Any,
+    **style: Unpack[StyleKeywords],
 ) -> Path:
     """Draw a map of a release into a PNG, SVG or PDF file.
 
@@ -40,13 +75,21 @@ def picture(
     Args:
         release: a release, or the folder of one: published files are enough.
         path: the file; its suffix says the format.
-        show: ``origins``, ``destinations``, ``both`` or ``flows``.
+        show: ``answer`` (as the page draws it), ``origins``, ``destinations``, ``both`` or
+            ``flows``. By default ``answer``, or ``origins`` where the page has no estimate or a
+            place, a style or another release is given.
+        question: what the link to an answer has behind ``#``: ``from=Providencia&hour=8``.
         place: latitude and longitude: draw only the cells whose origin zone holds it, of all sizes
             where zones nest.
         over: another release, or its folder, whose zones are drawn as outlines over the map.
         **style: see `flowveil.published.pictures.draw`. The caption names the guarantee and the
             source; the title is that of the release, unless others are given.
+
+    Examples:
+        >>> flowveil.picture("release", "map.png", show="origins").name
+        'map.png'
     """
+    from flowveil.published.answer_picture import data_of, draw_answer
     from flowveil.published.html import promise
     from flowveil.published.pictures import cells_from, draw
     from flowveil.published.report import summed
@@ -61,6 +104,21 @@ def picture(
         else:
             folder = ReleaseFolder(named_path(release, what="the release"))
             flows, zones, report = folder.flows, folder.zones, folder.report
+        further = {name for name, value in style.items() if value is not None} - {"dpi", "lines"}
+        plain = place is None and over is None and not further
+        if show == "answer" and not plain:
+            raise ParameterError(
+                "A picture of an answer takes no place, no other release and no style but dpi."
+                " Hint: choose origins, destinations or flows."
+            )
+        if question is not None and (show not in (None, "answer") or not plain):
+            raise ParameterError("A question belongs to a picture of an answer.")
+        if show == "answer" or (show is None and plain):
+            page = _page_of(release)
+            if show == "answer" or question is not None or data_of(page) is not None:
+                how = {"dpi": style["dpi"]} if "dpi" in style else {}
+                return draw_answer(page, path, question=question or "", **how)
+        show = show or "origins"
         flows = summed(flows, Statement.from_report(report))
         zones = zones_in(flows, zones)
         if place is not None:
@@ -68,16 +126,30 @@ def picture(
             zones = zones_in(flows, zones)
         about = report["statement"]["about"]
         source = [f"Source: {about['source']}"] if "source" in about else []
-        style = {"caption": ". ".join([promise(report), *source]), **style}
-        if style.get("title") is None:
-            style["title"] = about.get("title")
+        look: dict[str, Any] = {"caption": ". ".join([promise(report), *source]), **style}
+        if look.get("title") is None:
+            look["title"] = about.get("title")
         if over is not None:
-            style["over"] = (
+            look["over"] = (
                 ReleaseFolder(named_path(over, what="the other release"))
                 if isinstance(over, str | PathLike)
                 else over
             ).zones
-        return draw(flows, zones, path, show=show, **style)
+        return draw(flows, zones, path, show=show, **look)
+
+
+def _page_of(release: UserRelease | str | PathLike[str]) -> str:
+    """Returns report.html; empty where the folder has none that can be read."""
+    from flowveil.publishing.publish import folder_content
+    from flowveil.system.paths import open_regular
+
+    if not isinstance(release, str | PathLike):
+        return folder_content(release).page()
+    try:
+        with open_regular(named_path(release, what="the release") / "report.html") as file:
+            return file.read().decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def reconstruct(
@@ -88,10 +160,11 @@ def reconstruct(
     population: Any = None,
     land: Any = None,
     decay: bool = True,
-    whole: bool = False,
+    whole: bool | None = None,
     bounds: bool = False,
     per: Literal["day"] | None = None,
     totals: Any = None,
+    sum: str | Sequence[str] = (),  # the name of the option
 ) -> pa.Table:
     """Estimate the flows of a published release between areas of choice.
 
@@ -107,20 +180,26 @@ def reconstruct(
             ``population`` for the tiles of the release's map.
         land: polygons outside of which no trip starts or ends.
         decay: fit how trips get rarer with distance.
-        whole: round to whole trips, totals kept.
+        whole: round to whole trips, totals kept; by default in a CSV file.
         bounds: add ``trips_low`` and ``trips_high``: trips that cells prove, and the most that they
             allow.
         per: ``day``: the mean of a day of the declared period.
         totals: known totals to scale to: ``area``, ``origins`` and ``destinations``, or one of the
             two.
+        sum: dimensions to add up, such as ``time``.
 
     Returns:
-        ``origin``, ``destination``, slice columns, ``trips`` and, where known, ``weight``.
+        ``origin``, ``destination``, a column for each dimension, ``time`` first, ``trips`` and,
+        where known, ``weight``.
+
+    Examples:
+        >>> matrix = flowveil.reconstruct("release", 5, bounds=True)
+        >>> matrix.column_names
+        ['origin', 'destination', 'trips', 'trips_low', 'trips_high']
     """
     from flowveil.published.reconstruction import (
         Wishes,
         check_out,
-        outline_of,
         reconstruct_tables,
         write_reconstructed,
     )
@@ -128,6 +207,7 @@ def reconstruct(
 
     if out is not None:
         check_out(out)
+    is_csv = out is not None and Path(out).suffix.lower() == ".csv"
     folder = ReleaseFolder(named_path(release, what="the release"))
     own = folder.report["parameters"].get("zones") or {}
     areas = zones if isinstance(zones, int | ZoneMap) else _areas_of_reader(zones, own)
@@ -135,10 +215,11 @@ def reconstruct(
         population=None if population is None else load_table(population, what="the population")[0],
         land=None if land is None else read_outlines(land),
         decay=decay,
-        whole=whole,
+        whole=is_csv if whole is None else whole,
         bounds=bounds,
         per=per,
         totals=None if totals is None else load_table(totals, what="the totals")[0],
+        sum=(sum,) if isinstance(sum, str) else tuple(sum),
     )
     with taken_at_its_word(folder.path):
         lookup = folder.lookup if (folder.path / "lookup.csv").exists() else None
@@ -146,8 +227,7 @@ def reconstruct(
             folder.flows, folder.zones, folder.report, areas, lookup=lookup, wishes=wishes
         )
     if out is not None:
-        slices = folder.report["statement"]["slice_columns"]
-        write_reconstructed(table, out, slice_columns=slices, outline=outline_of(areas))
+        write_reconstructed(table, out, areas=areas)
     return table
 
 
@@ -172,7 +252,7 @@ def derive(
     within: Any = None,
     drop: str | Sequence[str] = (),
     zones: Any = None,
-    **writing: Any,
+    **writing: Unpack[FolderKeywords],
 ) -> Derived:
     """Computes a table from a published release alone; see `flowveil.published.derive`.
 
@@ -195,12 +275,19 @@ def derive(
             different zones.
         InfeasibleError: the source is not in the ledger.
         OutputError: the folder may not or cannot be written.
+
+    Examples:
+        >>> flowveil.derive("release", level=5)
+        <Derived: 1 cells>
+        >>> flowveil.derive("release", "coarse", level=5, title="Coarser zones")
+        <Derived: 1 cells>
     """
     from flowveil.published.folder import MANIFEST
     from flowveil.published.read_release import map_of_statement, read_published
     from flowveil.publishing.ledger.ledger import check_source, record_derived
 
-    ledger = writing.pop("ledger", None)
+    wanted: dict[str, Any] = {**writing}
+    ledger = wanted.pop("ledger", None)
     folder = ReleaseFolder(named_path(release, what="the release"))
     with taken_at_its_word(folder.path):
         folder.check_manifest()
@@ -216,7 +303,7 @@ def derive(
                 "The release belongs to no map, so nothing can be derived from it."
             )
         keep = {
-            name: writing.pop(name) for name in ("overwrite", "replace_stronger") if name in writing
+            name: wanted.pop(name) for name in ("overwrite", "replace_stronger") if name in wanted
         }
         chosen = {
             "level": level,
@@ -226,7 +313,7 @@ def derive(
             "within": within,
             "drop": drop,
         }
-        made = derive_content(source, folder.sha256(MANIFEST), **chosen, **writing)
+        made = derive_content(source, folder.sha256(MANIFEST), **chosen, **wanted)
         # Everything is computed before anything is written.
         made.report  # noqa: B018
     if out is not None:
@@ -239,7 +326,7 @@ def derive(
 
 
 def derive_content(
-    source: Published, manifest_sha256: str, *, formats: Any = (), **how: Any
+    release: Published, manifest_sha256: str, /, *, formats: Any = (), **how: Any
 ) -> Derived:
     """Returns the derived release of public inputs in memory; ``how`` has arguments of `derive`."""
     from flowveil.published.about import checked
@@ -264,7 +351,7 @@ def derive_content(
         "formats": names,
         "about": checked(how),
     }
-    return Derived(derive_published(source, derivation, **stated))
+    return Derived(derive_published(release, derivation, **stated))
 
 
 def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = None) -> FrozenMap:
@@ -272,6 +359,10 @@ def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = No
     zones_of=...)``.
 
     ``out`` is a Parquet file into which they are also written.
+
+    Examples:
+        >>> flowveil.freeze("release")
+        <FrozenMap: 7 zones>
     """
     from flowveil.release.zone_map import FrozenMap
 
@@ -301,7 +392,9 @@ def derive_release(release: Publishable, **how: Any) -> Derived:
     return derive_content(content.published, manifest, **how)
 
 
-def publish(release: Publishable, directory: str | PathLike[str], **writing: Any) -> Path:
+def publish(
+    release: Publishable, directory: str | PathLike[str], **writing: Unpack[WritingKeywords]
+) -> Path:
     """Writes a release folder.
 
     See `flowveil.publishing.publish.publish`, and `flowveil.publishing.ledger.ledger` with a
@@ -310,27 +403,18 @@ def publish(release: Publishable, directory: str | PathLike[str], **writing: Any
     from flowveil.publishing.ledger.ledger import publish_recorded
     from flowveil.publishing.publish import publish as write
 
-    recording = {
-        name: writing.pop(name)
-        for name in ("accept_differencing", "epsilon_total")
-        if name in writing
+    given: dict[str, Any] = {**writing}
+    ledger = given.pop("ledger", None)
+    recording: dict[str, Any] = {
+        name: given.pop(name) for name in ("accept_differencing", "epsilon_total") if name in given
     }
-    ledger = writing.pop("ledger", None)
-    if release.parameters.get("between"):
-        refuse_numbers({"accept_differencing": recording.get("accept_differencing")})
+    numbers = release.parameters.get("between") or None
+    features = support.asked_of({**recording, "ledger": ledger, "mean": numbers})
+    support.check(features, support.Expected(counts=release.facets.counts, zones=None))
+    support.check_needs(features)
     if ledger is None:
-        refuse_total_without_ledger(recording.get("epsilon_total"))
-        return write(release, directory, **writing)
-    return publish_recorded(release, directory, ledger=ledger, **recording, **writing)
-
-
-def refuse_total_without_ledger(total: float | None) -> None:
-    """Raises ParameterError if there is a total, because nothing could be added up for it."""
-    if total is not None:
-        raise ParameterError(
-            f"{option('epsilon_total')} is about all noisy releases of a data set, which a ledger"
-            f" records. Hint: name its folder with {option('ledger')}."
-        )
+        return write(release, directory, **given)
+    return publish_recorded(release, directory, ledger=ledger, **recording, **given)
 
 
 def notebook_view(release: Publishable) -> str:

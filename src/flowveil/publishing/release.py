@@ -7,13 +7,13 @@ not its class.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -26,10 +26,13 @@ from flowveil.publishing.publish import folder_content
 from flowveil.release.counts import ExactCounts, Family, Matrix, Publishable
 from flowveil.release.facets import Facets
 from flowveil.release.noisy import NoisyCounts, NothingLeftError
+from flowveil.request.keywords import AboutKeywords, WritingKeywords
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flowveil.published.derive import Derived
+    from flowveil.publishing.api import PictureKeywords
     from flowveil.release.revision import Revision
 
 
@@ -57,7 +60,7 @@ class UserRelease(Publishable):
         report: dict[str, Any] = self._content.report
         return report
 
-    def write(self, directory: str | PathLike[str], **writing: Any) -> Path:
+    def write(self, directory: str | PathLike[str], **writing: Unpack[WritingKeywords]) -> Path:
         """Publishes into a folder, atomically: it appears whole and verified, or not at all.
 
         Args:
@@ -79,15 +82,35 @@ class UserRelease(Publishable):
                 its first use; it can be lowered later and not raised.
             title, source, period, licence, contact: what the release is about, for its page and its
                 files; the period is its first and last day, ``2024-01-01/2024-03-31``.
+
+        Examples:
+            >>> flows = flowveil.read_trips("trips.csv", resolution=7, person="person_id")
+            >>> release = flowveil.anonymize(flows, "twincut", k=10)
+            >>> folder = release.write("survey", formats="csv", title="Survey", licence="CC-BY-4.0")
+            >>> (folder / "report.html").exists()
+            True
         """
         return api.publish(self, directory, **writing)
 
-    def derive(self, **how: Any) -> Any:
+    def derive(
+        self,
+        *,
+        level: int | None = None,
+        zones_of: Any = None,
+        sum: str | Sequence[str] = (),  # the name of the option
+        pick: Mapping[str, Any] | Sequence[str] = (),
+        within: Any = None,
+        drop: str | Sequence[str] = (),
+        formats: str | Iterable[str] = (),
+        **about: Unpack[AboutKeywords],
+    ) -> Derived:
         """Computes another table from what this release publishes.
 
         See `flowveil.derive` for the arguments.
         """
-        return api.derive_release(self, **how)
+        chosen = {"level": level, "zones_of": zones_of, "sum": sum, "pick": pick}
+        chosen |= {"within": within, "drop": drop, "formats": formats}
+        return api.derive_release(self, **chosen, **about)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """The published matrix for other libraries: ``polars.DataFrame(release)`` works."""
@@ -107,7 +130,7 @@ class UserRelease(Publishable):
         """
         return to_frame(self, table, "geopandas")
 
-    def picture(self, path: str | PathLike[str], **style: Any) -> Path:
+    def picture(self, path: str | PathLike[str], **style: Unpack[PictureKeywords]) -> Path:
         """Draws a map into a PNG, SVG or PDF file; see `flowveil.picture` for the arguments."""
         return api.picture(self, path, **style)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowveil.core.errors import ParameterError, option
 from flowveil.request import support
-from flowveil.request.request import Request, find_setting
+from flowveil.request.request import Request
 from flowveil.request.settings import split
 
 if TYPE_CHECKING:
@@ -28,11 +28,6 @@ Progress = Callable[[float], None]
 _NEED_SLICES = ("common_zones", "fold_time", "fold", "resume", "time_format", "timezone")
 #: Settings of the reading that only slices have.
 _OF_SLICES = ("by", "by_many", "every")
-#: Thresholds that noise cannot keep.
-_THRESHOLDS = (
-    "k", "protect", "max_suppressed", "k_population", "l", "l_places", "dominance", "stricter", "t",
-    "allow_small_k", "population_only",
-)  # fmt: skip
 
 
 # ---- the request ---------------------------------------------------------------------------------
@@ -125,11 +120,6 @@ def parsed_options(request: Request) -> dict[str, Any]:
     if request.method.seed is not None and "seed" in method.options:
         options["seed"] = request.method.seed
     if request.zones.districts is not None:
-        if "districts" not in method.options:
-            raise ParameterError(
-                f"Method '{method.name}' does not use {option('districts')}. Hint: leave it out, or"
-                " use posterior."
-            )
         options["districts"] = method.parse_option("districts", request.zones.districts)
     return options
 
@@ -151,55 +141,27 @@ def check_request(request: Request) -> None:
     from flowveil.published.exports import check_formats, parse_formats
 
     checked(_about(request))
-    _check_method(request)
-    features = set(request.given)
-    if request.resources.engine != "spark":
-        features.discard("engine")
-    support.check(features, facets_of(request))
+    features = support.asked_of(request.given)
+    support.check(features, expected_of(request))
+    support.check_needs(features)
+    parsed_options(request)
     if request.slices.during is None and has_slices(request):
         _check_slices(request)
-    if request.zones.zones is None:
-        for name in request.arguments("map"):
-            raise ParameterError(f"{option(name)} is given without {option('zones')}.")
     how = {"folded": has_folds(request), "revised": bool(request.method.revision)}
-    if request.output.accept_differencing and request.output.ledger is None:
-        raise ParameterError(
-            f"{option('accept_differencing')} overrules a ledger, and {option('ledger')} is not"
-            " given."
-        )
     publisher = bool(request.output.contact or request.output.publisher)
     check_formats(
         parse_formats(request.output.formats), zones=0, mapped=True, publisher=publisher, **how
     )
 
 
-def _check_method(request: Request) -> None:
-    method = find_request_method(request)
-    if method is None:
-        if request.method.options:
-            raise ParameterError(
-                f"{_flag('options')} is for a method, and --zones-of has none. Hint: leave it out."
-            )
-        return
-    if request.method.zones_of is None and not request.method.revision:
-        unit = ("protect",) if method.counts == "noisy" else ()
-        refused = [name for name in (*_THRESHOLDS, "seed") if name not in unit]
-        method.refuse_thresholds([_flag(name) for name in refused if name in request.given])
-        parsed_options(request)
-    if request.protection.key_file is not None and not method.takes_secret_thresholds:
-        raise ParameterError(
-            f"{_flag('key_file')} is the key of secret thresholds; '{method.name}' draws none."
-        )
-
-
-def facets_of(request: Request) -> support.Facets:
+def expected_of(request: Request) -> support.Expected:
     """What the release of a request will be."""
     method = find_request_method(request)
     dimensions: support.Dimensions = (
         "fold" if has_folds(request) else "separate" if has_slices(request) else "none"
     )
-    facets = support.Facets() if method is None else method.facets
-    return replace(facets, dimensions=dimensions)
+    expected = support.Expected() if method is None else method.expected
+    return replace(expected, dimensions=dimensions)
 
 
 def _check_slices(request: Request) -> None:
@@ -218,10 +180,6 @@ def _check_slices(request: Request) -> None:
             "--fold-time and --fold make one matrix of cells that have times or groups: of one"
             f" --time and one --every, and a tree for each attribute; {wrong}."
         )
-
-
-def _flag(name: str) -> str:
-    return option(name, flag=find_setting(name).flag)
 
 
 # ---- reading -------------------------------------------------------------------------------------
@@ -380,11 +338,8 @@ def writing_arguments(request: Request) -> dict[str, Any]:
     from flowveil.published.about import checked
     from flowveil.published.html import tile_server
     from flowveil.published.user_outlines import read_own_lines
-    from flowveil.publishing.api import refuse_total_without_ledger
 
     output = request.output
-    if output.ledger is None:
-        refuse_total_without_ledger(output.epsilon_total)
     if output.context is not None:
         read_own_lines(output.context)
     plain = ("formats", "context", "replace_stronger", "ledger", "epsilon_total")

@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowveil.core.errors import InfeasibleError, OutputError, ParameterError, option
+from flowveil.core.errors import InfeasibleError, OutputError, option
 from flowveil.core.flows import Flows
 from flowveil.core.remote_people import RemotePeople
 from flowveil.methods.odkanon import common_cuts
 from flowveil.methods.zones_of import MapCells
 from flowveil.publishing.release import Release
 from flowveil.release.plan import NodeZones, Plan, Suppression
+from flowveil.request import support
 from flowveil.system.limits import is_limited
 from flowveil.system.output import write_files
 from flowveil.system.paths import open_regular
@@ -97,10 +98,8 @@ class SliceTask:
         persons are known, whatever unit is protected.
         """
         if plan is not None and plan.facets.has_boxes:
-            raise ParameterError(
-                f"The zones of '{self.run.method.name}' are boxes, whose slices cannot be recounted"
-                " together. Hint: choose a method whose zones are nodes of a tree."
-            )
+            method = self.run.method.name
+            support.check({"by"}, support.Expected(zones="boxes", method=method))
         if plan is None or (
             flows.people is not None and flows.people.total() < self.run.guarantee.k
         ):

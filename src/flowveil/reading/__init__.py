@@ -13,13 +13,16 @@ import numpy as np
 from flowveil.core.errors import ParameterError, option
 from flowveil.core.slices import check_slice_columns
 from flowveil.core.times import Every
+from flowveil.core.unit_names import check_counted
 from flowveil.core.values import P_PERCENT, SHARE, STATISTICS, Numbers
 from flowveil.reading.areas import Area, parse_area
 from flowveil.reading.columns import ROLES, ColumnMap, list_names
 from flowveil.reading.formats import time_and_zones
 from flowveil.reading.numbers import check_separators
 from flowveil.reading.times import check_time_options
+from flowveil.request import support
 from flowveil.request.request import find_setting, settings
+from flowveil.zoning.grids import parse_grid, stated_grid
 
 if TYPE_CHECKING:
     from flowveil.zoning.files import ZoneMap
@@ -81,6 +84,7 @@ class Reading:
     crs: str | None = None
     decimal_comma: bool = False
     thousands: str | None = None
+    counted: str | None = None
     source_format: str | None = None
     column_names: tuple[str, ...] = ()
     pad_codes: bool = False
@@ -101,21 +105,16 @@ class Reading:
         ):
             value = getattr(self, name)
             find_setting(name).check(value.item() if isinstance(value, np.generic) else value)
-        if self.outside == "keep" and self.within is None and self.zones is None:
-            raise ParameterError(
-                "outside='keep' (--outside keep) needs an area that something can be outside of."
-                " Hint: --within."
-            )
+        asked = {name: getattr(self, name) for name in ("outside", "within", "zones")}
+        asked |= {"timezone": self.timezone or None, "time_format": self.time_format or None}
+        support.check_needs(support.asked_of({**asked, "time": self.columns.time or None}))
         if len(set(self.partition_columns)) < len(self.partition_columns):
             raise ParameterError("A partition column is named twice; each can be named once.")
         if self.crs is not None:
             object.__setattr__(self, "crs", _publishable_crs(self.crs))
         check_time_options(self.time_format, self.timezone)
         check_separators(self.thousands, decimal_comma=self.decimal_comma)
-        if (self.time_format or self.timezone) and not self.columns.time:
-            raise ParameterError(
-                "time_format and timezone (--time-format, --timezone) need a time (--time)."
-            )
+        check_counted(self.counted)
         if self.columns.by or self.every is not None:
             check_slice_columns(self.columns.by, time=self.slice_time, every=self.every)
         taken = set(self.numbers.columns) & set(self.columns.by) if self.numbers else ()
@@ -162,10 +161,8 @@ class Reading:
     ) -> Reading:
         """Makes a reading from the arguments of `flowveil.read_slices`."""
         if no_person:
-            if given.get("person"):
-                raise ParameterError(
-                    "person and no_person (--person, --no-person) exclude each other."
-                )
+            asked = support.asked_of({"no_person": True, "person": given.get("person") or None})
+            support.check(asked, support.Expected(None, None))
             given["person"] = ""
         usual = time_and_zones(given.get("source_format"))
         zones = _map_of(zones, crs=given.get("crs"), usual=usual[1])
@@ -203,6 +200,8 @@ class Reading:
         given |= {"ask_person": False, **changes}
         if parameters.get("zones"):
             if given.get("zones") is None:
+                given["zones"] = stated_grid(parameters["zones"])
+            if given["zones"] is None:
                 raise ParameterError(
                     "The release was made on a map that it does not contain. Hint: give the map"
                     " with --zones."
@@ -270,11 +269,10 @@ def _step_of_label(during: Any, columns: ColumnMap, every: str | None) -> str:
         raise ParameterError(
             f"{option('during')} must be a month such as 2024-01, or a day such as 2024-01-31."
         )
-    if not columns.time or columns.by or every is not None:
-        raise ParameterError(
-            f"{option('during')} needs the column of the time ({option('time')}), and makes one"
-            " matrix: it cannot be combined with by or every."
-        )
+    asked = {"during": during, "by": columns.by or None, "every": every}
+    features = support.asked_of({**asked, "time": columns.time or None})
+    support.check_needs(features)
+    support.check(features, support.Expected(None, None))
     return named[0]
 
 
@@ -291,6 +289,10 @@ def _map_of(
 
     if isinstance(zones, ZoneMap):
         return zones
+    if parse_grid(zones) is not None:
+        # Its coordinates are degrees, whatever those of the trips are.
+        columns.pop("crs", None)
+        return read_zones(zones, **columns)
     if usual and has_columns(zones, usual.values()):
         columns = {**usual, **columns}
     return read_zones(zones, **columns)

@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 from flowveil.core.errors import DataError, ParameterError, option, with_value, without_value
 from flowveil.core.flows import SUM_COLUMNS
 from flowveil.core.headers import Header, listed, plain_name
+from flowveil.core.unit_names import VEHICLES, names_vehicles
 from flowveil.core.values import STATISTICS
-from flowveil.core.vehicles import VEHICLES, names_vehicles
 from flowveil.reading.formats import refuse_known_layout
 from flowveil.reading.sql import MISSING
+from flowveil.zoning.grids import proposed_grid
 
 Pair = tuple[str, str]
 #: Some values of a column, spread over the table.
@@ -50,6 +51,11 @@ _NORTHINGS, _EASTINGS = ("y", "northing", "ycoord"), ("x", "easting", "xcoord")
 _TILES = ("h3", "hex", "h3cell", "h3index")
 #: Columns of the one place of a sighting.
 _SIGHTED = ("antenna", "antennaid", "cellid", "siteid", "bts", "btsid", "tower", "towerid", "lac")
+#: What a table of sightings is answered with.
+SIGHTINGS = (
+    "These are sightings, not trips: each row has one antenna or stop and a time. Hint: make trips"
+    " of them first with `flowveil prepare cdr INPUT --antennas PLACES --out trips.parquet`."
+)
 #: Ambiguous words: recognised only if the column holds tiles.
 _TILES_IF_HELD = (
     "",
@@ -64,6 +70,7 @@ _TILES_IF_HELD = (
     "geocode",
     "taz",
     "tazid",
+    *("geohash", "quadkey", "s2", "s2cell", "s2token", "grid", "gridid", "gridcell"),
 )
 PERSONS = (
     "person", "personid", "idperson", "uid", "user", "userid", "participant", "participantid",
@@ -504,7 +511,7 @@ def complete(
     in_files = [name for name in names if name not in partitions]
     if not named.ends:
         named = _recognise_ends(
-            named, in_files, holds_tiles, header, cells=cells, projected=projected
+            named, in_files, holds_tiles, header, cells=cells, projected=projected, sample=sample
         )
     if named.person is None:
         found = [
@@ -564,6 +571,7 @@ def _recognise_ends(
     *,
     cells: bool,
     projected: bool,
+    sample: Sample,
 ) -> ColumnMap:
     axes = (_LATITUDES + _NORTHINGS, _LONGITUDES + _EASTINGS) if projected else _AXES
     by_key: dict[str, list[str]] = {}
@@ -596,6 +604,8 @@ def _recognise_ends(
         refuse_known_layout(names)
         # A blank name and one that occurs twice name no column.
         nameable = [name for name in names if name.strip() and names.count(name) == 1]
+        if cells:
+            refuse_grid_codes(nameable, sample)
         held = [] if cells else [name for name in nameable if holds_tiles(name)]
         if len(held) > 1:
             raise DataError(
@@ -608,12 +618,8 @@ def _recognise_ends(
                 "These are points, not trips: each row has one place and a time. Hint: make trips"
                 " of them first with `flowveil prepare gps INPUT --out trips.parquet`."
             )
-        if _are_sightings(by_key):
-            raise DataError(
-                "These are sightings, not trips: each row has one antenna or stop and a time. Hint:"
-                " make trips of them first with `flowveil prepare cdr INPUT --antennas PLACES --out"
-                " trips.parquet`."
-            )
+        if are_sightings(names):
+            raise DataError(SIGHTINGS)
         raise DataError(
             f"The columns of the two ends are not recognised. {header.described()} Recognised are"
             " names such as start_lat, start_lon, end_lat, end_lon, pickup_latitude,"
@@ -631,6 +637,29 @@ def _recognise_ends(
     return found[0]
 
 
+def refuse_grid_codes(names: Sequence[str], sample: Sample, *, ends_named: bool = False) -> None:
+    """Raises DataError with the map to name if two columns hold codes of one grid."""
+    texts = {name: [str(one) for one in sample(name) if one is not None] for name in names}
+    by_grid: dict[tuple[str, str], list[str]] = {}
+    for name, values in texts.items():
+        found = proposed_grid(values)
+        if found is not None:
+            by_grid.setdefault((found.grid, found.size), []).append(name)
+    ends = next((held for held in by_grid.values() if len(held) > 1), None)
+    if ends is None:
+        return
+    map_of_both = proposed_grid([*texts[ends[0]], *texts[ends[1]]])
+    if map_of_both is None:
+        return
+    both = zip(("origin_tile", "destination_tile"), ends, strict=False)
+    which = "" if ends_named else "".join(f" {with_value(role, name)}" for role, name in both)
+    raise DataError(
+        f"Columns {listed(ends)} hold codes of the grid {map_of_both.grid}. Hint:"
+        f" {with_value('zones', map_of_both.text)}{which} reads them; the numbers are west, south,"
+        " east and north of your area."
+    )
+
+
 def _are_points(by_key: Mapping[str, Sequence[str]]) -> bool:
     """Returns whether the columns are those of GPS points.
 
@@ -642,12 +671,13 @@ def _are_points(by_key: Mapping[str, Sequence[str]]) -> bool:
     return places == [1, 1] and any(re.search("time|date|stamp|^ts$", key) for key in by_key)
 
 
-def _are_sightings(by_key: Mapping[str, Sequence[str]]) -> bool:
+def are_sightings(names: Iterable[str]) -> bool:
     """Returns whether the columns are those of sightings of a phone or card: one place by its code,
     and a time.
     """
-    places = sum(len(by_key.get(word, ())) for word in _SIGHTED)
-    return places == 1 and any(re.search("time|date|stamp|^ts$", key) for key in by_key)
+    plain = [plain_name(name) for name in names]
+    places = sum(name in _SIGHTED for name in plain)
+    return places == 1 and any(re.search("time|date|stamp|^ts$", name) for name in plain)
 
 
 def _refuse_partitions(named: ColumnMap, partitions: Sequence[str]) -> None:

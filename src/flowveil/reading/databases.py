@@ -34,7 +34,7 @@ def select_of(address: DatabaseAddress) -> str:
 
 def read_address(address: DatabaseAddress) -> pa.RecordBatchReader:
     """Opens the table or query of an address as a stream, which closes its database at the end."""
-    if address.kind != "postgresql" and not Path(address.place).expanduser().is_file():
+    if not address.is_server and not Path(address.place).expanduser().is_file():
         raise ParameterError(f"The {_NAMES[address.kind]} file '{address.place}' does not exist.")
     return {"duckdb": _read_duckdb, "sqlite": _read_sqlite, "postgresql": _read_postgresql}[
         address.kind

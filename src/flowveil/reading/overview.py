@@ -5,6 +5,7 @@ the place.
 from __future__ import annotations
 
 from flowveil.core.flows import Flows, People
+from flowveil.core.unit_names import unit_words
 from flowveil.reading.plausibility import place_of
 
 #: Digits that are shown: enough to notice a factor of ten, and no exact total in a log.
@@ -15,11 +16,12 @@ def overview(flows: Flows) -> str:
     """Returns rows, trips and people as read, rounded, and where the trips lie."""
     summary, people = flows.intake, flows.people
     # The people of a cluster are counted where they are needed.
-    by = f" by {_rounded(people.total())} people" if isinstance(people, People) else ""
+    persons = unit_words("people", summary.parameters())
+    by = f" by {_rounded(people.total())} {persons}" if isinstance(people, People) else ""
     weight = summary.input_weight
     of = f" that represent {_rounded(weight)}" if summary.columns.get("weight") and weight else ""
-    trips = _rounded(float(flows.trips.sum()))
-    line = f"Read {_rounded(summary.rows)} rows: {trips} trips{by}{of}."
+    trips = f"{_rounded(float(flows.trips.sum()))} {unit_words('trips', summary.parameters())}"
+    line = f"Read {_rounded(summary.rows)} rows: {trips}{by}{of}."
     place = place_of(flows)
     return line if place is None else f"{line} {place}"
 

@@ -16,7 +16,6 @@ import pyarrow as pa
 from flowveil.core.arrays import Ints
 from flowveil.core.flows import MILLION, Cells, is_fixed_point, to_fixed_point
 from flowveil.core.guarantee import DIFFERENCING
-from flowveil.core.values import refuse_numbers
 from flowveil.release.statement import (
     Published,
     Shares,
@@ -24,6 +23,7 @@ from flowveil.release.statement import (
     round_share,
     share_step,
 )
+from flowveil.request import support
 from flowveil.zoning.h3 import is_h3, resolution_of
 from flowveil.zoning.public_map import BoxMap, H3Map, PublicMap, TreeMap, TwoTreesMap
 
@@ -281,7 +281,9 @@ def _numbers(matrix: Matrix) -> Mapping[str, Any]:
     if records is None:
         return {}
     # Checked when the run began; a plan of another kind is a defect of its method.
-    refuse_numbers({"boxes": matrix.plan.boxes, "revisions": release.revision})
+    features = {"mean"} if release.revision is None else {"mean", "revision"}
+    zones: support.ZonesOf = "nodes" if matrix.plan.boxes is None else "boxes"
+    support.check(features, support.Expected(zones=zones))
     return cast(
         "Mapping[str, Any]",
         records.of_cells(release.cell_of_flow, len(release.cells), k=release.guarantee.k),

@@ -22,9 +22,9 @@ from flowveil.core.arrays import Floats, Ints, Mask, Positions
 from flowveil.core.errors import DataError, InfeasibleError, ParameterError, option
 from flowveil.core.flows import Flows, group_pairs
 from flowveil.core.guarantee import Guarantee
-from flowveil.release.facets import Facets
 from flowveil.release.plan import CellRule, Plan
 from flowveil.release.revision import Earlier
+from flowveil.request import support
 from flowveil.zoning.places import Places, read_places, tiling
 
 #: A limit on suppression that every plan keeps.
@@ -57,14 +57,7 @@ class PostRules:
     def from_request(
         cls, *, dominance: float | None, stricter: Any, revision: Any, t: float | None = None
     ) -> PostRules:
-        """Checks that the rules can be combined."""
-        if revision is not None and (
-            dominance is not None or stricter is not None or t is not None
-        ):
-            raise ParameterError(
-                "A revision cannot suppress dominated cells, cells around listed places (stricter)"
-                " or distant zones (t): the earlier release shows them."
-            )
+        """Checks the shares and reads the revised release."""
         for name, value, hint in (("dominance", dominance, "0.5 is one half"), ("t", t, "0.8")):
             if value is not None and not 0 < value < 1:
                 raise ParameterError(
@@ -172,6 +165,16 @@ def _without_broken(plan: Plan, rule: CellRule) -> Plan:
     return replace(plan, kept=kept)
 
 
+def _expected_of(plan: Plan, flows: Flows) -> support.Expected:
+    """Returns what the release of a plan will be; methods of users state little before."""
+    return support.Expected(
+        zones="nodes" if plan.boxes is None else "boxes",
+        dimensions="fold" if flows.folds else "none",
+        overlap=not plan.homogeneous,
+        whole_cells=plan.suppression.rule == "short cells",
+    )
+
+
 # ---- dominance -----------------------------------------------------------------------------------
 
 
@@ -181,12 +184,7 @@ def _without_dominated(
     """Returns the plan without the cells in which one person makes more than ``share`` of the
     trips.
     """
-    if plan.boxes is not None or plan.suppression.rule != "short cells" or flows.folds:
-        raise ParameterError(
-            "Dominance is checked in cells that are whole pairs of zones: not in boxes, folds, or"
-            " cells without their hopeless flows. Hint: choose another method, or --option"
-            " budget=volume."
-        )
+    support.check({"dominance"}, _expected_of(plan, flows))
     left = _without_broken(plan, _dominance_rule(flows, share))
     if not left.kept.any() or suppressed_share(flows, left, basis) > max_suppressed:
         raise InfeasibleError(
@@ -241,11 +239,7 @@ def _plan_stricter(
             if left == _TRIES:
                 raise
             break
-        if decided.facets != Facets():
-            raise ParameterError(
-                "Higher thresholds around listed places are for one matrix whose zones are nodes of"
-                " a tree: not for boxes, nor for folds. Hint: choose another method."
-            )
+        support.check({"stricter"}, _expected_of(decided, flows))
         # Numbers in the notes of the method describe the cells before suppression.
         notes = {
             name: value
@@ -378,8 +372,7 @@ def without_distant(
 
     None if that suppresses too much.
     """
-    if not plan.homogeneous or plan.boxes is not None or flows.folds:
-        raise ParameterError(f"{option('t')} needs one matrix of zones that do not overlap.")
+    support.check({"t"}, _expected_of(plan, flows))
     sizes = len(plan.origin_zones), len(plan.destination_zones)
     cells = group_pairs(
         np.where(plan.kept, plan.origin_zone, np.int32(-1)), plan.destination_zone, *sizes

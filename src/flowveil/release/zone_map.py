@@ -50,6 +50,9 @@ class FrozenMap:
     # that of what the folder says of the user's own map.
     about: Mapping[str, Any]
 
+    def __repr__(self) -> str:
+        return f"<FrozenMap: {len(self.table):,} zones>"
+
     @classmethod
     def read(cls, source: Any) -> FrozenMap:
         """From a folder, its path, a file of `write`, its table, or what is one already."""

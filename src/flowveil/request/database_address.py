@@ -30,23 +30,22 @@ class DatabaseAddress:
     query: str | None
 
     @property
+    def is_server(self) -> bool:
+        """Whether the database is on a server, not in a file."""
+        return self.kind == "postgresql"
+
+    @property
     def text(self) -> str:
         """The address in the form that users write."""
         chosen = f"table={self.table}" if self.query is None else f"query={self.query}"
-        return (
-            f"{self.place}?{chosen}"
-            if self.kind == "postgresql"
-            else f"{self.kind}:{self.place}?{chosen}"
-        )
+        return f"{self.place}?{chosen}" if self.is_server else f"{self.kind}:{self.place}?{chosen}"
 
     def moved(self, move: Callable[[str], str]) -> str:
         """Returns the address with the path of its file changed.
 
         The address of a server stays the same.
         """
-        return (
-            self.text if self.kind == "postgresql" else replace(self, place=move(self.place)).text
-        )
+        return self.text if self.is_server else replace(self, place=move(self.place)).text
 
 
 def database_address(source: str) -> DatabaseAddress | None:

@@ -18,7 +18,7 @@ from typing import Any
 from flowveil.core.errors import DataError, OutputError, ParameterError
 from flowveil.request.database_address import database_address
 from flowveil.request.request import SECTIONS, Request, find_setting, settings
-from flowveil.request.settings import Setting, is_area, is_given, section_settings
+from flowveil.request.settings import Setting, is_area, is_given, is_grid, section_settings
 
 #: Key of the version that wrote the recipe.
 _VERSION = "flowveil"
@@ -41,7 +41,7 @@ def recipe_text(request: Request, *, version: str) -> str:
             lines += textwrap.wrap(
                 _comment(one), 116, initial_indent="# ", subsequent_indent="#   "
             )
-            if one.kind == "pairs":
+            if one.is_pairs:
                 pairs += [f"{name}.{one.name}", value] if value else []
                 lines += [] if value else [f"# [{name}.{one.name}]"]
             else:
@@ -111,7 +111,7 @@ def changed(request: Request, changes: Sequence[str]) -> Request:
             )
         name = name.strip()
         pairs = next(
-            (one for one in settings() if one.kind == "pairs" and name.startswith(f"{one.path}.")),
+            (one for one in settings() if one.is_pairs and name.startswith(f"{one.path}.")),
             None,
         )
         if pairs is not None:
@@ -124,7 +124,7 @@ def changed(request: Request, changes: Sequence[str]) -> Request:
             is_value = value.strip() or "COLUMN" in one.metavar
             parsed = one.parse(value) if is_value else None
             # A list whose parts may have commas: every --set adds one part.
-            if parsed is not None and one.kind == "list" and not one.commas:
+            if parsed is not None and one.is_list and not one.commas:
                 parsed = (*(values.get(one.name) or ()), *parsed)
             values[one.name] = parsed
     return request.with_values(**values)
@@ -165,7 +165,7 @@ def _moved_path(place: str, move: Any) -> str:
     address = database_address(place)
     if address is not None:
         return address.moved(move)
-    return place if "://" in place else str(move(place))
+    return place if "://" in place or is_grid(place) else str(move(place))
 
 
 def _comment(one: Setting) -> str:
@@ -179,7 +179,7 @@ def _comment(one: Setting) -> str:
 
 def _default(one: Setting) -> str:
     """Returns the value in a commented line: the example, or the default of a flag."""
-    return "true" if one.kind == "flag" else _toml(one.parse(one.example))
+    return "true" if one.is_flag else _toml(one.parse(one.example))
 
 
 def _toml(value: Any) -> str:

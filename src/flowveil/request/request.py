@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from flowveil.core.errors import FLAGS, SET_ONLY, ParameterError, did_you_mean, option
+from flowveil.core.errors import FLAGS, SET_ONLY, ParameterError, did_you_mean, option, with_value
+from flowveil.core.named_rules import RULES
 from flowveil.request.settings import (
     Call,
     Section,
@@ -85,6 +86,10 @@ class Input(Section, key="input", heading="Input", call="reading"):
     trips: str | None = setting(
         "Column of the number of trips of a row; fractions are allowed.",
         tier="common", default="a row is one trip", example="count", **COLUMN,
+    )  # fmt: skip
+    counted: str | None = setting(
+        "What the trips are, for readers: workers, journeys, boardings.",
+        default="trips", example="workers", metavar="WORD", recorded=True,
     )  # fmt: skip
     weight: str | None = setting(
         "Column of the expansion factor: trips or inhabitants that a row represents.",
@@ -169,7 +174,8 @@ class Zones(Section, key="zones", heading="Zones", call="reading"):
         recorded=True,
     )
     zones: str | None = setting(
-        "Map whose zones are the tiles (CSV, GeoJSON, Parquet, ...).",
+        "Map whose zones are the tiles (CSV, GeoJSON, Parquet, ...), or a grid:"
+        " geohash:6:W,S,E,N, quadkey:15:..., s2:13:..., inspire:1km:....",
         tier="common", example="zones.csv", metavar="FILE", **PLACE,
     )  # fmt: skip
     zones_tile: str | None = setting(
@@ -365,6 +371,11 @@ class Numbers(Section, key="numbers", heading="Numbers in a cell", call="reading
 class Protection(Section, key="protection", heading="Protection", call="anonymize"):
     """What every published cell must satisfy."""
 
+    rule: str | None = setting(
+        "k and what is counted, as others publish: mds 10 trips, ine and flowkit 16 people, carpool"
+        " 6 trips.",
+        call="run", allowed="flowveil.core.named_rules:RULES", example="ine", page=False,
+    )  # fmt: skip
     k: int | None = setting(
         "How many every cell must hide.",
         tier="common", default=10, between=(1, 10**9), example="20", metavar="N", recorded=True,
@@ -444,6 +455,21 @@ class Protection(Section, key="protection", heading="Protection", call="anonymiz
     population_only: bool = setting(
         "Confirm that only the population is protected although persons are known."
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rule is None:
+            return
+        named = RULES[self.rule]
+        for name, value in (("k", named.k), ("protect", (named.protect,))):
+            given = getattr(self, name)
+            if is_given(given) and given != value:
+                raise ParameterError(
+                    f"{with_value('rule', self.rule)} means {with_value('k', named.k)} and"
+                    f" {with_value('protect', named.protect)}. Hint: leave out"
+                    f" {option('rule')}, or {option(name)}."
+                )
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True)
@@ -843,9 +869,9 @@ class Request:
         given |= {
             name: True for name in ("by_many", "common_zones", "fold_time") if slices.get(name)
         }
-        given |= {
-            f"zones_{name}": value for name, value in _mapping(parameters.get("zones")).items()
-        }
+        columns_of_map = dict(_mapping(parameters.get("zones")))
+        given |= {"zones": columns_of_map.pop("grid", None)}
+        given |= {f"zones_{name}": value for name, value in columns_of_map.items()}
         if parameters.get("fold"):
             given["fold"] = dict.fromkeys(split(given.pop("by")), "TREE")
         given["values"] = [
@@ -906,16 +932,14 @@ def command_line(request: Request, *, program: Sequence[str] = ("flowveil", "ano
 
 def words_of(one: Setting, value: Any) -> list[str]:
     """Returns the words that give a setting on the command line."""
-    if one.kind == "pairs":
+    if one.is_pairs:
         return [
             word for name, part in value.items() for word in (one.flag, f"{name}={_word(part)}")
         ]
-    texts = list(value) if one.kind == "list" and not one.commas else [_word(value)]
+    texts = list(value) if one.is_list and not one.commas else [_word(value)]
     if one.tier == "recipe":
         return [word for text in texts for word in ("--set", f"{one.path}={text}")]
-    return (
-        [one.flag] if one.kind == "flag" else [word for text in texts for word in (one.flag, text)]
-    )
+    return [one.flag] if one.is_flag else [word for text in texts for word in (one.flag, text)]
 
 
 def _word(value: Any) -> str:

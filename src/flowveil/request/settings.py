@@ -72,6 +72,21 @@ class Setting:
         return tuple(found() if callable(found) else found)
 
     @property
+    def is_flag(self) -> bool:
+        """Whether the option takes no value."""
+        return self.kind == "flag"
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the value is a list of texts."""
+        return self.kind == "list"
+
+    @property
+    def is_pairs(self) -> bool:
+        """Whether the value is a list of ``NAME=VALUE``."""
+        return self.kind == "pairs"
+
+    @property
     def path(self) -> str:
         """Section and name, as ``--set`` takes them."""
         return f"{self.section}.{self.name}"
@@ -80,7 +95,7 @@ class Setting:
         """Return the value in the type of the field; None and empty lists mean "not given"."""
         if value is None:
             return _EMPTY.get(self.kind)
-        if self.kind == "list" and isinstance(value, str):
+        if self.is_list and isinstance(value, str):
             value = split(value) if self.commas else (value,)
         if isinstance(value, bool) and "true" in self.choices:
             value = str(value).lower()
@@ -102,7 +117,7 @@ class Setting:
     def parse(self, text: str) -> Any:
         """Return the value that a text on the command line means."""
         text = text.strip()
-        if self.kind == "flag" and text.casefold() in ("true", "false"):
+        if self.is_flag and text.casefold() in ("true", "false"):
             return text.casefold() == "true"
         if self.kind in ("whole", "number"):
             try:
@@ -120,13 +135,24 @@ class Setting:
 
 
 #: West, south, east and north in degrees, or H3 cells.
-_DEGREES = r"\s*[+-]?\d{1,3}(\.\d{1,15})?\s*"
+_DEGREES = r"\s*[+-]?\d{1,3}(?:\.\d{1,15})?\s*"
 _AREA = re.compile(rf"{_DEGREES}(,{_DEGREES}){{3}}|[0-9a-f]{{15}}(,[0-9a-f]{{15}}){{0,500}}")
 
 
 def is_area(text: str) -> bool:
     """Whether a text is an area itself, and not the path of a file with its polygons."""
     return _AREA.fullmatch(text) is not None
+
+
+#: A grid, its size of cells and a box: the form of `flowveil.zoning.grids`.
+GRID = re.compile(
+    rf"(geohash|quadkey|s2|inspire):([0-9A-Za-z]{{1,12}}):({_DEGREES}(?:,{_DEGREES}){{3}})"
+)
+
+
+def is_grid(text: str) -> bool:
+    """Whether a text is a grid, and not the path of a map."""
+    return GRID.fullmatch(text) is not None
 
 
 def split(text: str) -> tuple[str, ...]:

@@ -49,6 +49,10 @@ def limits(
     Raises:
         ParameterError: the memory is not a size, the threads are not a whole number above 0, or the
             folder is missing.
+
+    Examples:
+        >>> with flowveil.limits(memory="4GB", threads=1):
+        ...     flows = flowveil.read_trips("trips.csv", resolution=7, person="person_id")
     """
     if memory is not None and not size_in_bytes(memory):
         raise ParameterError(

@@ -39,6 +39,10 @@ class Safety:
         None  # largest distance of a sensitive column's distribution in a group and in the table
     )
     sensitive: tuple[Column, ...] = ()
+    # fewest equally frequent values with the entropy of a sensitive column in a group
+    entropy_l: float | None = None
+    # the most frequent value has fewer records than c times all but the l - 1 most frequent values
+    recursive_c: float | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("k", self.k), ("l", self.l)):
@@ -50,8 +54,28 @@ class Safety:
                 )
         if self.t is not None and not (np.isfinite(self.t) and 0 <= self.t <= 1):
             raise ParameterError(f"t must be between 0 and 1; found {self.t!r}.")
-        if (self.l is not None or self.t is not None) and not self.sensitive:
-            raise ParameterError("l and t protect sensitive columns, but none is named.")
+        for name, number, least in (
+            ("entropy_l", self.entropy_l, 1),
+            ("recursive_c", self.recursive_c, 0),
+        ):
+            if number is not None and not (np.isfinite(number) and number > least):
+                raise ParameterError(f"{name} must be a number above {least}; found {number!r}.")
+        if self.recursive_c is not None and (self.l is None or self.l < 2):
+            raise ParameterError(
+                "recursive_c needs l of at least 2: the number of most frequent values that are"
+                " compared with the rest is l - 1."
+            )
+        if self.tests_values and not self.sensitive:
+            raise ParameterError(
+                "l, t, entropy_l and recursive_c protect sensitive columns, but none is named."
+            )
+
+    @property
+    def tests_values(self) -> bool:
+        """Whether sensitive values are tested, and not only numbers of records."""
+        return any(
+            value is not None for value in (self.l, self.t, self.entropy_l, self.recursive_c)
+        )
 
     def check_feasible(self, n_records: int) -> None:
         """Raise InfeasibleError if not even the whole table in one class would be safe."""
@@ -68,6 +92,12 @@ class Safety:
                     " values."
                 )
                 raise InfeasibleError(f"{problem} Hint: lower l.", best={"l": present})
+        whole = np.zeros(n_records, dtype=np.int64)
+        if not self.holds(whole, 1, np.arange(n_records)).all():
+            raise InfeasibleError(
+                "The sensitive values of the whole table are less diverse than entropy_l or"
+                " recursive_c asks for. Hint: a lower entropy_l, or a higher recursive_c."
+            )
 
     def holds(self, group: Numbers, n_groups: int, records: Numbers) -> NDArray[np.bool_]:
         """Whether each group is safe; an empty group is not.
@@ -76,7 +106,7 @@ class Safety:
         """
         size = np.bincount(group, minlength=n_groups)
         safe = size >= self.k
-        if self.l is None and self.t is None:
+        if not self.tests_values:
             return safe
         for column in self.sensitive:
             # Groups below a threshold are not tested further.
@@ -86,6 +116,13 @@ class Safety:
             )
             if self.l is not None:
                 safe &= np.bincount(run_group, minlength=n_groups) >= self.l
+            if self.entropy_l is not None:
+                entropy = _entropies(run_group, run_count, size)
+                safe &= entropy >= np.log(self.entropy_l) - T_TOLERANCE
+            if self.recursive_c is not None:
+                assert self.l is not None
+                most, rest = _most_and_rest(run_group, run_count, n_groups, self.l)
+                safe &= most < self.recursive_c * rest
             if self.t is not None:
                 distance = _distances(column, run_group, run_code, run_count, size)
                 safe &= distance <= self.t + T_TOLERANCE
@@ -102,6 +139,31 @@ def runs(group: Numbers, code: Numbers, n_codes: int) -> tuple[Numbers, Numbers,
     )
     count = np.diff(np.append(first, len(key)))
     return key[first] // n_codes, key[first] % n_codes, count
+
+
+def _entropies(run_group: Numbers, run_count: Numbers, size: Numbers) -> Floats:
+    """Entropy of the values of each group, in natural units."""
+    share = run_count / size[run_group]
+    entropy: Floats = np.zeros(len(size))
+    np.add.at(entropy, run_group, -share * np.log(share))
+    return entropy
+
+
+def _most_and_rest(
+    run_group: Numbers,
+    run_count: Numbers,
+    n_groups: int,
+    l: int,  # noqa: E741
+) -> tuple[Floats, Floats]:
+    """Records of each group with the most frequent value, and with all but the l - 1 first."""
+    order = np.lexsort((-run_count, run_group))
+    group, count = run_group[order], run_count[order]
+    place = np.arange(len(group)) - np.searchsorted(group, group)
+    most: Floats = np.zeros(n_groups)
+    most[group[place == 0]] = count[place == 0]
+    rest: Floats = np.zeros(n_groups)
+    np.add.at(rest, group[place >= l - 1], count[place >= l - 1])
+    return most, rest
 
 
 def _distances(

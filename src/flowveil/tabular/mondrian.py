@@ -93,7 +93,7 @@ class Anonymized:
 
     def report(self) -> dict[str, Any]:
         """Plain data: parameters, measures, and the statement of what is and is not protected."""
-        thresholds = {"k": self.k, "l": self.options.l, "t": self.options.t}
+        thresholds = {"k": self.k, **self.options.thresholds()}
         return {
             "method": "mondrian",
             "partitioning": "strict" if self.options.strict else "relaxed",
@@ -115,9 +115,16 @@ class Anonymized:
         }
 
     def _statement(self) -> str:
-        l, t = self.options.l, self.options.t  # noqa: E741
-        hidden = "" if l is None else f" and {l} distinct sensitive values"
+        l, t = self.options.l or 0, self.options.t  # noqa: E741
+        hidden = "" if not l else f" and {l} distinct sensitive values"
         close = "" if t is None else f", its sensitive values within {t:g} of the whole table's"
+        if self.options.entropy_l is not None:
+            hidden += f", as diverse as {self.options.entropy_l:g} equally frequent ones"
+        if self.options.recursive_c is not None:
+            close += (
+                ", and its most frequent sensitive value in fewer records than"
+                f" {self.options.recursive_c:g} times those without its {l - 1} most frequent ones"
+            )
         return (
             f"{self.k}-anonymous: every record shares its quasi-identifiers"
             f" ({', '.join(self.quasi_identifiers)}) with a class of at least {self.k}"
@@ -142,9 +149,19 @@ class Options:
     # fewest distinct sensitive values of a class; a missing value is one
     l: int | None = None  # noqa: E741
     t: float | None = None  # largest distance of a class's sensitive distribution from the table's
+    # entropy l-diversity: exp of the entropy of each sensitive column in a class is at least this
+    entropy_l: float | None = None
+    # recursive (c, l)-diversity: a class's most frequent sensitive value has fewer records than c
+    # times all but its l - 1 most frequent values
+    recursive_c: float | None = None
     strict: bool = False  # disjoint regions; else relaxed, which cuts finer
     # cut the widest share of the whole range (LeFevre); or ``distinct``: the most values
     choose: str = "width"
+
+    def thresholds(self) -> dict[str, Any]:
+        """The thresholds on sensitive values, by name; None for those that are not requested."""
+        names = ("l", "t", "entropy_l", "recursive_c")
+        return {name: getattr(self, name) for name in names}
 
 
 def anonymize_records(
@@ -158,7 +175,8 @@ def anonymize_records(
     """Make a table k-anonymous by Mondrian; it is recounted before it is returned.
 
     Guaranteed: every combination of published quasi-identifiers has at least k records; with l, at
-    least l distinct values of each sensitive column; with t, a distribution of each sensitive
+    least l distinct values of each sensitive column; with entropy_l and recursive_c, values of
+    such diversity (Machanavajjhala et al. 2007); with t, a distribution of each sensitive
     column within t of the whole table's. Every published value is true of its record. The result
     does not depend on the order of the records.
 
@@ -181,7 +199,8 @@ def anonymize_records(
     _check_request(table, keys, hidden, direct_identifiers, asked)
     protected = tuple(encode(table, a) for a in hidden)
     # Before the grid, which needs a valid k.
-    safety = Safety(k=k, l=asked.l, t=asked.t, sensitive=protected)
+    thresholds = asked.thresholds()
+    safety = Safety(k=k, sensitive=protected, **thresholds)
     on_grid = [encode_on_grid(table, a, k=k) for a in keys]
     columns = tuple(column for column, _ in on_grid)
     safety.check_feasible(table.num_rows)
@@ -205,7 +224,7 @@ def anonymize_records(
         # By class: the guarantee of each class also holds for the union of classes published alike.
         quasi_identifiers=[*(a.name for a in keys), CLASS_COLUMN],
         sensitive={a.name: a.order or c.has_order for a, c in zip(hidden, protected, strict=True)},
-        **{"k": k, "l": asked.l, "t": asked.t, "n_records": table.num_rows},
+        **{"k": k, "n_records": table.num_rows, **thresholds},
     )
     return Anonymized(published, class_of, regions, asked, int(k), grids, classes)
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import csv
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from flowveil.core.errors import DataError, HierarchyError, ParameterError, did_
 from flowveil.core.headers import Header
 from flowveil.core.hierarchy import Hierarchy
 from flowveil.published.spreadsheets import write_csv
-from flowveil.reading.tables import kind_of, layout_of_text
+from flowveil.reading.tables import kind_of, layout_of_text, open_table
 from flowveil.system.output import Content, Place, check_file, write_files
 from flowveil.system.paths import named_path
 
@@ -152,11 +153,13 @@ def as_table(records: Any) -> pa.Table:
     return table
 
 
-_KINDS = {"csv": "CSV", "parquet": "Parquet"}
+_KINDS = {"csv": "CSV", "parquet": "Parquet", "json": "JSON", "zip": "zip", "sheet": "spreadsheet"}
+#: A column of text with more distinct values, as a share of the records, identifies.
+_MOST_DISTINCT = 0.9
 
 
 def read_records(path: str | Path, *, missing: Sequence[str] = ()) -> pa.Table:
-    """Read a text file (.csv, .tsv, .txt, also .gz) or a Parquet file.
+    """Read a text file (.csv, .tsv, .txt, also .gz), Parquet, JSON, a sheet, or a zip of one.
 
     DataError if it is missing, cannot be parsed or has no records.
 
@@ -168,15 +171,20 @@ def read_records(path: str | Path, *, missing: Sequence[str] = ()) -> pa.Table:
 
     file = named_path(path, what="the records")
     kind = kind_of(file.name)
-    if kind not in ("csv", "parquet"):
+    if kind not in _KINDS:
         raise DataError(
             f"Cannot read '{file.name}': its name must end in .csv, .tsv or .txt (also with .gz),"
-            " or .parquet."
+            " .parquet, .json, .ndjson, .zip or .xlsx."
         )
     if not file.is_file():
         raise DataError(f"The file '{file}' does not exist.")
     try:
-        table = _read_csv(file) if kind == "csv" else parquet.read_table(file, partitioning=None)
+        if kind == "csv":
+            table = _read_csv(file)
+        elif kind == "parquet":
+            table = parquet.read_table(file, partitioning=None)
+        else:
+            table = _read_as_trips(file)
     except (pa.ArrowInvalid, OSError, UnicodeDecodeError, csv.Error):
         # The parser's message quotes the line: a record. It must not be repeated.
         raise DataError(f"'{file.name}' is not a readable {_KINDS[kind]} file.") from None
@@ -184,11 +192,54 @@ def read_records(path: str | Path, *, missing: Sequence[str] = ()) -> pa.Table:
     if missing:
         texts = (pa.string(), pa.large_string(), pa.string_view())
         columns = [_nulled(c.cast(pa.string()), missing) if c.type in texts else c for c in columns]
-    if kind == "csv":
-        columns = [_typed(column) for column in columns]
+    if kind != "parquet":
+        columns = [_typed(column) if column.type == pa.string() else column for column in columns]
     if table.num_rows == 0:
         raise DataError(f"'{file.name}' has no records.")
     return pa.table(columns, names=table.column_names)
+
+
+def _read_as_trips(file: Path) -> pa.Table:
+    """Reads a table by the reader of trips: JSON, a zip archive with one table, a sheet."""
+    from flowveil.reading.database import in_own_words, open_database
+
+    with open_database(None) as con, in_own_words(f"'{file.name}'"):
+        table = open_table(con, file)
+        relation = table.attach(range(len(table.names)))
+        read = con.execute(f"SELECT * FROM {relation}").to_arrow_table()
+    trimmed = [
+        _nulled(pc.utf8_trim_whitespace(column), [""]) if column.type == pa.string() else column
+        for column in read.columns
+    ]
+    return pa.table(trimmed, names=list(table.names))
+
+
+def refuse_unnamed_roles(records: pa.Table, named: Collection[str] = ()) -> None:
+    """Raises ParameterError with the columns of a table and a command to begin with.
+
+    Columns of text with one value a record are proposed as identifiers; ``named`` have a role.
+    """
+    header = _header_of(records)
+    names = [name for name in records.column_names if name not in named]
+    identifying = [
+        name
+        for name in names
+        if pa.types.is_string(records[name].type)
+        and pc.count_distinct(records[name]).as_py() > _MOST_DISTINCT * records.num_rows
+    ]
+    others = [name for name in names if name not in identifying]
+    hint = "Hint: name them with --quasi."
+    if set(names) <= set(header.quotable) and others:
+        dropped = (
+            f"--identifier {shlex.quote(','.join(identifying))}"
+            if identifying
+            else "--no-identifiers"
+        )
+        hint = f"Hint: begin with --quasi {shlex.quote(','.join(others))} {dropped}."
+    raise ParameterError(
+        "No quasi-identifier is named: a column by which an attacker may know a person."
+        f" {header.described()} {hint}"
+    )
 
 
 def _read_csv(file: Path) -> pa.Table:

@@ -36,7 +36,9 @@ class ClassReport:
     """Measures of the classes of a table; `c_avg` is the mean class size over k.
 
     `l` is the fewest distinct values of a sensitive column in a class, `t` the largest distance of
-    a class's sensitive distribution from the table's; None without sensitive columns.
+    a class's sensitive distribution from the table's, `entropy_l` the smallest exp of an entropy;
+    None without sensitive columns. `recursive_c` is the largest share of the most frequent value in
+    the records of a class without its l - 1 most frequent values; None if no l was given.
     """
 
     n_records: int
@@ -47,6 +49,8 @@ class ClassReport:
     mean: float
     c_dm: int
     c_avg: float
+    entropy_l: float | None = None
+    recursive_c: float | None = None
 
 
 def discernibility(class_size: Numbers) -> int:
@@ -60,12 +64,14 @@ def describe_classes(
     quasi_identifiers: Sequence[str],
     sensitive: Mapping[str, bool | Sequence[str]] | None = None,
     k: int | None = None,
+    l: int | None = None,  # noqa: E741
 ) -> ClassReport:
     """Group a table by its quasi-identifiers as they stand and measure the classes.
 
     A missing value equals a missing value and nothing else. ``sensitive`` says of each sensitive
     column whether its values are ordered (earth mover's distance) or not; a sequence gives the
-    order itself. ``k`` is the requested one, for `c_avg`; by default the smallest class.
+    order itself. ``k`` is the requested one, for `c_avg`; by default the smallest class. ``l`` is
+    for `recursive_c`.
     """
     table = as_table(records)
     check_columns(table, [*quasi_identifiers, *(sensitive or {})], "to be described")
@@ -86,8 +92,16 @@ def describe_classes(
         n_records=table.num_rows,
         n_classes=len(size),
         k=int(size.min()),
-        l=min((fewest for fewest, _ in measured), default=None),
-        t=max((farthest for _, farthest in measured), default=None),
+        l=min((fewest for fewest, *_ in measured), default=None),
+        t=max((farthest for _, farthest, _ in measured), default=None),
+        entropy_l=min(
+            (_effective(counts) for *_, every in measured for counts in every), default=None
+        ),
+        recursive_c=None
+        if l is None
+        else max(
+            (_top_ratio(counts, l) for *_, every in measured for counts in every), default=None
+        ),
         mean=mean,
         c_dm=discernibility(size),
         c_avg=mean / (k or int(size.min())),
@@ -103,10 +117,25 @@ def number_rows(columns: Sequence[Numbers]) -> Numbers:
     return number.reshape(-1)
 
 
+def _effective(counts: Numbers) -> float:
+    """Number of equally frequent values with the entropy of these."""
+    share = counts / counts.sum()
+    return float(np.exp(-np.sum(share * np.log(share))))
+
+
+def _top_ratio(counts: Numbers, l: int) -> float:  # noqa: E741
+    """The largest count over the sum of all but the l - 1 largest ones."""
+    falling = np.sort(counts)[::-1]
+    rest = int(falling[l - 1 :].sum())
+    return float(falling[0] / rest) if rest else float("inf")
+
+
 def _within_classes(
     group: Numbers, size: Numbers, column: Any, ordered: bool | Sequence[str]
-) -> tuple[int, float]:
-    """Fewest distinct values in a class, and the largest distance of a class from the whole."""
+) -> tuple[int, float, list[Numbers]]:
+    """Fewest distinct values in a class, the largest distance of a class from the whole, and the
+    records of each value of each class.
+    """
     encoded = column.dictionary_encode("encode")
     values, n_values = encoded.dictionary, len(encoded.dictionary)
     rank = np.arange(n_values)
@@ -136,7 +165,8 @@ def _within_classes(
         else:
             moved = np.abs(difference).sum(axis=1) / 2
         farthest = max(farthest, float(moved.max()))
-    return int(np.bincount(of_pair).min()), farthest
+    by_class = np.split(n, np.flatnonzero(np.diff(of_pair)) + 1)
+    return int(np.bincount(of_pair).min()), farthest, by_class
 
 
 def recheck(
@@ -147,18 +177,21 @@ def recheck(
     sensitive: Mapping[str, bool | Sequence[str]] | None = None,
     l: int | None = None,  # noqa: E741
     t: float | None = None,
+    entropy_l: float | None = None,
+    recursive_c: float | None = None,
     n_records: int | None = None,
 ) -> ClassReport:
     """Recount a published table and raise GuaranteeError unless the guarantee holds.
 
     Findings never name a record.
     """
-    needs_values = l is not None or t is not None
+    needs_values = any(value is not None for value in (l, t, entropy_l, recursive_c))
     report = describe_classes(
         published,
         quasi_identifiers=quasi_identifiers,
         sensitive=sensitive if needs_values else None,
         k=k,
+        l=l,
     )
     findings = []
     if report.k < k:
@@ -167,6 +200,10 @@ def recheck(
         findings.append(f"a class has fewer than l = {l} distinct sensitive values")
     if t is not None and (report.t is None or report.t > t + _TOLERANCE):
         findings.append(f"a class is farther than t = {t} from the whole table")
+    if entropy_l is not None and (report.entropy_l or 0) < entropy_l * (1 - _TOLERANCE):
+        findings.append(f"a class is less diverse than {entropy_l:g} equally frequent values")
+    if recursive_c is not None and not (report.recursive_c or 0) < recursive_c:
+        findings.append(f"a class has a value in {recursive_c:g} times the rest or more")
     if n_records is not None and report.n_records != n_records:
         findings.append("the number of records has changed")
     _refuse("recount of the table", findings)

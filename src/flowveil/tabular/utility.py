@@ -213,7 +213,7 @@ def outcome_of(table: Any, name: str, positive: str | None = None) -> tuple[Floa
     if positive is None:
         raise ParameterError(
             f"Column '{name}' has {column.n_values} values; a classifier needs two. Hint: name the"
-            " positive one."
+            " positive one (--set positive=VALUE)."
         )
     if positive not in column.labels:
         raise DataError(f"The positive value named for column '{name}' does not occur in it.")

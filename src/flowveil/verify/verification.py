@@ -12,7 +12,7 @@ from glob import glob
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Unpack
 
 import shapely
 
@@ -31,6 +31,7 @@ from flowveil.reading.engines import read_flows
 from flowveil.release.folder import ReleaseFolder, taken_at_its_word
 from flowveil.release.statement import Statement
 from flowveil.release.zone_map import FrozenMap
+from flowveil.request.keywords import ReadingKeywords
 from flowveil.system.paths import named_path
 from flowveil.verify.from_flows import recount_trips, trips_from_flows, zone_map
 from flowveil.verify.rebuild import check_files, check_parameters, check_rebuild, compare_with
@@ -38,6 +39,7 @@ from flowveil.verify.recount import Places, Result
 from flowveil.verify.recount.tree import resolution_of
 from flowveil.verify.recount.trips import UnreadableInputError, read_trips
 from flowveil.zoning.files import ZoneMap, read_zones
+from flowveil.zoning.grids import stated_grid
 from flowveil.zoning.outside import with_outside
 from flowveil.zoning.places import read_places
 
@@ -70,6 +72,12 @@ class Verification:
         missed = tuple(note for note in self.not_compared if not note.startswith(FOLDED))
         return replace(self, findings=self.findings or missed)
 
+    def __repr__(self) -> str:
+        if self.findings:
+            return f"<Verification: {len(self.findings)} findings>"
+        cells = self.compared.get("cells")
+        return "<Verification holds" + (f": {cells:,} cells recounted>" if cells else ">")
+
     def __bool__(self) -> bool:
         raise TypeError("A Verification is neither true nor false. Hint: use .holds or .findings.")
 
@@ -101,7 +109,7 @@ def verify_release(
     strict: bool = False,
     noise: bool = True,
     private: PrivateFiles | None = None,
-    **reading: Any,
+    **reading: Unpack[ReadingKeywords],
 ) -> Verification:
     """Recounts a release from the raw trips and rebuilds its folder.
 
@@ -117,6 +125,10 @@ def verify_release(
         private: files that only the operator has.
         **reading: how to read the trips, where it differs from what the report says; ``zones`` is
             the operator's map.
+
+    Examples:
+        >>> flowveil.verify_release("release", against="trips.csv")
+        <Verification holds: 18 cells recounted>
     """
     folder = _folder(directory, "the release")
     with TemporaryDirectory(prefix="flowveil-verify-") as copy:
@@ -163,6 +175,9 @@ def _verify(
         )
     notes: list[str] = []
     reading = {name: value for name, value in reading.items() if value is not None}
+    grid = stated_grid(statement.parameters.get("zones"))
+    if grid is not None:
+        reading.setdefault("zones", grid)
     if "zones" in reading:
         with taken_at_its_word(name):
             reading["zones"] = map_as_stated(statement, reading["zones"])
@@ -282,6 +297,11 @@ def verify_derived(
 
     Raises ParameterError if a folder is not a release, or an input that the derivation used is not
     given.
+
+    Examples:
+        >>> made = flowveil.derive("release", "coarser", level=5)
+        >>> flowveil.verify_derived("coarser", source="release")
+        <Verification holds>
     """
     folder, origin = _folder(directory, "the release"), _folder(source, "the source")
     with TemporaryDirectory(prefix="flowveil-verify-") as copy:

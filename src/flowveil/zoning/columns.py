@@ -96,7 +96,10 @@ class ZoneColumns:
         if not tile:
             tile = _recognised_tile([n for n in free if n not in (parent, lat, lon)], header)
         if name is None:
-            found = [n for n in free if n != tile and _NAMES.fullmatch(plain_name(n))]
+            others = [n for n in free if n != tile]
+            found = [n for n in others if _NAMES.fullmatch(plain_name(n))]
+            # Next to the tiles that the user named, a column `zone` has the names of zones.
+            found = found or [n for n in others if plain_name(n) == "zone"]
             # Names are optional: ambiguous columns are ignored.
             name = found[0] if len(found) == 1 else ""
         chosen = cls(tile, parent or "", tuple(nested), lat or "", lon or "", name)

@@ -43,6 +43,7 @@ from flowveil.zoning.geometry import (
     refuse_places,
     zones_at,
 )
+from flowveil.zoning.grids import GridMap, parse_grid
 from flowveil.zoning.map_limits import (
     MOST_BYTES,
     check_geopackage,
@@ -181,6 +182,7 @@ def read_zones(
     name: str | None = None,
     root: str | None = None,
     crs: str | None = None,
+    grid: str | None = None,
 ) -> ZoneMap:
     """Reads a map of zones and the hierarchy over them.
 
@@ -190,7 +192,8 @@ def read_zones(
 
     Args:
         source: path of a CSV, Parquet, GeoParquet, GeoJSON, shapefile or GeoPackage, or a pandas,
-            polars, pyarrow or geopandas table.
+            polars, pyarrow or geopandas table; or a grid, ``GRID:SIZE:WEST,SOUTH,EAST,NORTH``, as
+            in `flowveil.zoning.grids`.
         tile: column with the tiles' codes.
         parent: column with each zone's parent; see `parent_hierarchy`.
         levels: columns with nested codes from coarsest to finest; the last is the tile unless
@@ -202,13 +205,22 @@ def read_zones(
         crs: reference system of ``lat`` (northing) and ``lon`` (easting), if they are no degrees.
         root: code of the root above several topmost zones: ``all`` by default for levels; for a
             parent column several are an error unless it is given.
+        grid: the grid that a release states; ``source`` must be the same.
 
     Raises:
         DataError: the file cannot be read, a column is missing or ambiguous, a tile has no place,
             or a map has neither parents nor places. HierarchyError where the zones are not a tree.
         ParameterError: the arguments contradict each other.
         MissingExtraError: the format needs the extra ``zones``.
+
+    Examples:
+        >>> zones = flowveil.read_zones("map.csv")
+        >>> flowveil.read_trips("counts.csv", zones=zones, trips="count")
+        <Flows: 2 flows between 2 origin and 1 destination tiles>
     """
+    cells = parse_grid(source)
+    if cells is not None or grid is not None:
+        return _map_of_grid(cells, (tile, parent, levels, lat, lon, name, root), grid)
     table, drawn, label = load_table(source)
     if lat == "":
         drawn = None
@@ -242,6 +254,20 @@ def read_zones(
     declined = {role: "" for role, column in named.items() if column == "" and role != "tile"}
     declined |= {} if root is None else {"root": root}
     return ZoneMap(tree, {**columns.as_recorded(), **declined, **system}, codes)
+
+
+def _map_of_grid(given: GridMap | None, columns: Sequence[Any], stated: str | None) -> ZoneMap:
+    """Returns the map of a grid, which has no columns."""
+    if given is None or stated not in (None, given.text):
+        raise DataError(f"The release is on the grid '{stated}'. Hint: leave the map out.")
+    if any(column is not None for column in columns):
+        raise ParameterError("A grid has no columns that could be named.")
+    cells = given.cells()
+    levels = [f"{given.grid}{number}" for number in range(len(cells.levels))]
+    tree, codes = nested_hierarchy(cells.levels, levels=levels), cells.levels[-1]
+    places = places_from_outlines(codes, cells.outlines)
+    places = replace(places, lat=cells.lat, lon=cells.lon)
+    return ZoneMap(_placed(tree, codes, places), {"grid": given.text}, frozenset(codes.tolist()))
 
 
 def _located_in_degrees(
@@ -415,6 +441,10 @@ def read_tree(source: Any) -> Hierarchy:
 
     Returns:
         The tree. Several values or groups without a parent are joined under ``all``.
+
+    Examples:
+        >>> flowveil.read_tree({"bus": "transit", "metro": "transit", "walk": ""}).n_tiles
+        3
     """
     if isinstance(source, Mapping):
         label, rows = (

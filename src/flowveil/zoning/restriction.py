@@ -133,7 +133,7 @@ def over_own_tiles(flows: Flows) -> Flows:
         codes = tree.code[tree.leaf_node[tiles]]
         if flows.whole_map is not None:
             return tree_of_tiles(flows.whole_map, codes)
-        return h3_hierarchy(codes) if tree.kind == "h3" else restricted_tree(tree, tiles)
+        return h3_hierarchy(codes) if tree.is_whole_h3 else restricted_tree(tree, tiles)
 
     origins, destinations = both_trees(flows, smallest)
     # A smaller tree keeps the order of its tiles.
@@ -178,11 +178,11 @@ def _obstacle(flows: Flows) -> str | None:
     """Returns why the trees cannot be refined; None if they can."""
     trees = (flows.origins, flows.destinations)
     whole = None if flows.whole_map is None else inside_of(flows.whole_map)
-    if all(tree.kind == "h3" and tree.code.dtype == np.uint64 for tree in trees):
+    if all(tree.is_whole_h3 for tree in trees):
         return None
-    if any(tree.kind == "dendrogram" for tree in trees):
+    if any(tree.is_dendrogram for tree in trees):
         return "the tree of these zones was built from their centres and is binary already."
-    if whole is None or whole.kind != "table" or not isinstance(whole.geography, ZoneGeography):
+    if whole is None or not whole.is_table or not isinstance(whole.geography, ZoneGeography):
         return (
             "parts of zones need coordinates, and these zones have no map with centres or outlines."
         )

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from flowveil.core.arrays import Texts
 from flowveil.core.errors import HierarchyError
 from flowveil.core.hierarchy import VIRTUAL_ROOT, Hierarchy
+from flowveil.zoning.columns import column_of_map
 
 
 def nested_hierarchy(
@@ -219,7 +220,7 @@ def _several_roots(
     )
     return (
         f"The table has {len(tops)} roots; exactly one is allowed. Found {found}. Hint:"
-        f" root='{VIRTUAL_ROOT}' (--set zones.zones_root={VIRTUAL_ROOT}) puts one root above them."
+        f" {column_of_map('root', VIRTUAL_ROOT)} puts one root above them."
     )
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
 
+import h3
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -23,6 +25,7 @@ from flowveil.analysis.areas import (
 from flowveil.analysis.experiment import planner_errors
 from flowveil.core.errors import InfeasibleError
 from reference import areas as slow
+from samples.drafts import unchecked
 from samples.stage import city_trips, map_of_squares
 
 METHODS = st.sampled_from(["layercut", "odkanon", "twincut", "paircut", "atg-dual"])
@@ -180,6 +183,41 @@ def test_slices_are_compared_each_with_its_own_trips():
     # What one slice has too much and another lacks is right in their sum.
     assert 0 < together.misplaced_together < together.misplaced
     assert own[0][0].misplaced_together is None
+
+
+def test_folds_are_compared_value_by_value_and_together(tmp_path):
+    rng = np.random.default_rng(3)
+    table = trip_table(900).append_column(
+        "sex", pa.array(rng.choice(["f", "m"], 900, p=[0.8, 0.2]))
+    )
+    start = np.datetime64("2024-01-01", "s") + rng.integers(0, 86_400, 900)
+    table = table.append_column("start", pa.array(start))
+    flows = flowveil.read_trips(table, by="sex", resolution=8, time="start", every="6h")
+    trees = {"sex": flowveil.read_tree({"all": None, "f": "all", "m": "all"})}
+    release = flowveil.anonymize(flows.folded(trees), "layercut", k=5, protect="trips")
+    (one,) = area_accuracy(release, levels=[6])
+    with unchecked():
+        folder = release.write(tmp_path / "r")
+    for name, dimensions in (("misplaced", ["time", "sex"]), ("misplaced_together", [])):
+        added = [column for column in ("time", "sex") if column not in dimensions]
+        estimate = flowveil.reconstruct(folder, 6, sum=added)
+        difference = Counter[tuple[str, ...]]()
+        columns = ("origin", "destination", *dimensions, "trips")
+        for *key, trips in zip(*(estimate[column].to_pylist() for column in columns), strict=True):
+            difference[tuple(key)] += trips
+        codes = [
+            tree.code_text(tree.leaf_node).tolist() for tree in (flows.origins, flows.destinations)
+        ]
+        value = {
+            d.name: d.labels[leaf] for d, leaf in zip(flows.dimensions, flows.leaves, strict=True)
+        }
+        for row, trips in enumerate(flows.trips.tolist()):
+            ends = (codes[0][flows.origin[row]], codes[1][flows.destination[row]])
+            areas = [h3.cell_to_parent(code, 6) for code in ends]
+            difference[(*areas, *(str(value[column][row]) for column in dimensions))] -= trips
+        wanted = sum(map(abs, difference.values())) / 2 / flows.trips.sum()
+        assert getattr(one, name) == pytest.approx(wanted)
+    assert 0 < one.misplaced_together < one.misplaced
 
 
 # ---- maps without levels -------------------------------------------------------------------------

@@ -127,8 +127,10 @@ def test_a_cell_of_few_pairs_proves_trips_of_each_unless_thresholds_are_secret()
     assert (found.cells, found.parts, found.close) == (1, 2, 2)
     assert {(part.low, part.high) for part in parts} == {(3, 4)}
     one = audit([layered(cells)])
-    assert one.verdict is Verdict.DISCLOSED
+    assert one.verdict is Verdict.CONFINED
     assert "2 pairs of tiles" in one.failures[0]
+    # Two pairs of at most four trips have eight: four each.
+    assert audit([layered([*cells[:5], (TILES[0], FAR, 8, 2)])]).verdict is Verdict.DISCLOSED
     assert bounded_parts(layered(cells, thresholds=SECRET)) is None
     assert bounded_parts(layered([*cells[:5], (TILES[0], FAR, 4, 2)]))[0].parts == 0
 

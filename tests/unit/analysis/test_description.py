@@ -5,10 +5,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+from collections import Counter
 
+import h3
 import numpy as np
 import pyarrow as pa
 import pytest
+import shapely
+from shapely.geometry import mapping
 
 import flowveil
 from conftest import trip_table
@@ -293,3 +297,39 @@ def test_wrong_arguments_are_said():
     none = np.zeros(0, np.int32)
     with pytest.raises(DataError, match="no flows"):
         flowveil.describe(Flows.from_pairs(none, none, origins=tree, destinations=tree))
+
+
+@pytest.mark.parametrize("districts", ["5", "polygons"])
+def test_what_a_matrix_of_the_areas_themselves_would_lose(districts, tmp_path):
+    trips, middle = hourly_trips(900), 2.35
+
+    def area(lat: float, lon: float) -> object:
+        tile = h3.latlng_to_cell(lat, lon, 8)
+        if districts == "5":
+            return h3.cell_to_parent(tile, 5)
+        return h3.cell_to_latlng(tile)[1] >= middle
+
+    ends = [
+        [trips[f"{end}_{axis}"].to_pylist() for axis in ("lat", "lon")]
+        for end in ("origin", "destination")
+    ]
+    pairs = Counter(
+        (area(*origin), area(*destination))
+        for origin, destination in zip(
+            zip(*ends[0], strict=True), zip(*ends[1], strict=True), strict=True
+        )
+    )
+    missing = sum(n for n in pairs.values() if n < 230)
+    assert 0 < missing < 900
+    given = districts
+    if districts == "polygons":
+        given = tmp_path / "districts.geojson"
+        shapes = [shapely.box(2, 48, middle, 50), shapely.box(middle, 48, 3, 50)]
+        features = [
+            {"type": "Feature", "properties": {"code": str(i)}, "geometry": mapping(shape)}
+            for i, shape in enumerate(shapes)
+        ]
+        given.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    found = flowveil.describe(trips, k=230, resolution=8, districts=given)
+    assert found.whole_areas.missing == pytest.approx(missing / 900)
+    assert found.advice[-1].startswith("Between areas of")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flowveil.core.errors import DataError, ParameterError
 from flowveil.core.flows import Flows
-from flowveil.core.guarantee import Guarantee
+from flowveil.core.guarantee import Guarantee, SmallKWarning, confirmed
 from flowveil.core.hierarchy import Hierarchy
 from reference.trees import is_safe
 from samples.strategies import flow_tables
@@ -91,3 +91,10 @@ def test_locations_are_counted_from_trips_never_from_zones():
     first_two = np.array([0, 0, -1], np.int32)
     assert guarantee.safe(located.merge(first_two, one, 1, 1).cells).tolist() == [False]
     assert Guarantee.resolve(flows, k=5).prepare(flows) is flows
+
+
+@pytest.mark.parametrize("k", [3, 4, 5])
+def test_a_small_k_is_warned_of(k, recwarn):
+    confirmed(Guarantee.resolve(PLAIN, k=k), PLAIN, allow_small_k=False, population_only=False)
+    assert [str(w.message).partition(":")[0] for w in recwarn] == ["Weak"] * (k < 5)
+    assert all(w.category is SmallKWarning for w in recwarn)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from flowveil import Flows, Hierarchy, anonymize
+from flowveil import Flows, Hierarchy, anonymize, anonymize_slices
 from reference.goodness import FALSE_ALARM
 from reference.privacy_audit import certified_epsilon
 
@@ -67,7 +67,12 @@ def released(flows: Flows, **options) -> Worlds:
 
     Zero where a pair is not listed.
     """
-    release = anonymize(flows, "laplace", bound=BOUND, **options)
+    matrix = matrix_of(anonymize(flows, "laplace", bound=BOUND, **options))
+    return matrix[::2], matrix[1::2]
+
+
+def matrix_of(release) -> np.ndarray:
+    """The published trips of all pairs of zones."""
     zones = [
         z.codes(np.arange(len(z), dtype=np.int32))
         for z in (release.plan.origin_zones, release.plan.destination_zones)
@@ -77,7 +82,7 @@ def released(flows: Flows, **options) -> Worlds:
     matrix[place[0][release.cells.origin], place[1][release.cells.destination]] = (
         release.cells.trips
     )
-    return matrix.ravel()[::2], matrix.ravel()[1::2]
+    return matrix.ravel()
 
 
 #: What an attacker may look for in the used and the unused pair of a world. Without noise they have
@@ -106,6 +111,33 @@ def test_all_pairs(epsilon):
         released(flows_with(person), epsilon=epsilon, region="observed") for person in (True, False)
     ]
     # Sharp enough to see half of the loss.
+    assert epsilon / 2 < measured(*runs)[0] <= epsilon
+
+
+def released_in_slices(person: bool, epsilon: float) -> Worlds:
+    """The person uses the used pair of each world in one slice and the unused one in another."""
+    whole = flows_with(person)
+    parts = []
+    for odd in (0, 1):
+        cell, who, trips = whole.people.cell, whole.people.person, whole.people.trips
+        pair = whole.origin[cell] * SIDE + whole.destination[cell]
+        own = pair % 2 == odd
+        o, d = np.divmod(pair[own], SIDE)
+        parts.append(
+            Flows.from_pairs(o, d, trips[own], origins=TREE, destinations=TREE, person=who[own])
+        )
+    sliced = Flows.from_slices(("mode",), (("a",), ("b",)), tuple(parts))
+    release = anonymize_slices(
+        sliced, "laplace", values={"mode": ["a", "b"]}, bound=BOUND, region="observed",
+        epsilon=epsilon,
+    )  # fmt: skip
+    used, unused = (matrix_of(release[key]) for key in ("a", "b"))
+    return used[::2], unused[1::2]
+
+
+def test_all_slices_together():
+    epsilon = 1.5
+    runs = [released_in_slices(person, epsilon) for person in (True, False)]
     assert epsilon / 2 < measured(*runs)[0] <= epsilon
 
 

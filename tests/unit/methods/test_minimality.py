@@ -143,13 +143,13 @@ def figures(tables: list[Table | None], *, sizes: bool) -> tuple[int, int]:
     return known, sum(alone)
 
 
-THREATS = Path(__file__).parents[3] / "docs" / "threat-model.md"
+ANNEX = Path(__file__).parents[3] / "docs" / "methods" / "proofs.md"
 NAMED = {"twincut": ("TwinCut", {"effort": 0}), "odkanon": ("ODkAnon", {"budget": "volume"})}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", NAMED)
-def test_the_figures_of_the_threat_model(method):
+def test_the_figures_of_the_annex(method):
     name, options = NAMED[method]
     assert len(WORLDS) == 1295
     if method == "twincut":
@@ -160,7 +160,7 @@ def test_the_figures_of_the_threat_model(method):
         tables = [table_of(world, method, **options) for world in WORLDS]
     with_sizes, without = (figures(tables, sizes=sizes) for sizes in (True, False))
     figures_said = f"{with_sizes[0]} ({with_sizes[1]}) | {without[0]} ({without[1]}) |"
-    said = THREATS.read_text(encoding="utf-8")
+    said = ANNEX.read_text(encoding="utf-8")
     assert f"| {name} | {figures_said}" in said
     if method == "twincut":
         # With one destination PairCut chooses the same. Not every world, because each takes it a

@@ -26,7 +26,7 @@ from samples.placed import star
 
 K, LIMIT = 3, 0.3
 WORLDS = np.array([world for world in itertools.product(range(5), repeat=3) if any(world)])
-SAID = (Path(__file__).parents[3] / "docs" / "threat-model.md").read_text(encoding="utf-8")
+SAID = (Path(__file__).parents[3] / "docs" / "methods" / "proofs.md").read_text(encoding="utf-8")
 #: A published zone as the first and the last of the three that it holds, and its trips.
 Table = tuple[tuple[tuple[int, int], int], ...]
 

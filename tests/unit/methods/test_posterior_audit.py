@@ -15,12 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flowveil import Flows, read_trips
+from flowveil import Flows, read_slices, read_trips
 from flowveil.core.flows import Cells
+from flowveil.methods import METHODS
 from flowveil.methods.discrete_noise import DiscreteLaplace, system_bits
+from flowveil.methods.noise_by_slice import _counted
 from flowveil.methods.noise_guarantee import CountedTrips, NoiseGuarantee
-from flowveil.methods.posterior import _Noise, noisy_counts
+from flowveil.methods.posterior import PARTS_OF_SLICES, _Noise, noisy_counts, noisy_parts
 from flowveil.methods.posterior_counts import Districts
+from flowveil.methods.posterior_slices import PairTotals
 from flowveil.methods.public_domain import district_domain
 from reference.privacy_audit import certified_epsilon
 
@@ -32,15 +35,18 @@ CELLS = sorted(h3.cell_to_children(h3.latlng_to_cell(48.85, 2.35, 6), 7))[:2]
 DISTRICTS = Districts(np.zeros((2, 2), np.int8), np.array([[1], [0]], dtype=np.int32))
 
 
-def flows(more: bool) -> Flows:
+def trips(more: bool) -> pa.Table:
     """Trips within the first district, and 20 trips of one more person there, 20 to the second."""
-    trips = [(CELLS[0], CELLS[0], f"p{i}") for i in range(10)]
+    rows = [(CELLS[0], CELLS[0], f"p{i}") for i in range(10)]
     if more:
-        trips += [(CELLS[0], CELLS[end], "other") for end in (0, 1) for _ in range(20)]
-    origin, destination, person = zip(*trips, strict=True)
-    table = pa.table({"origin_h3": origin, "destination_h3": destination, "person": person})
+        rows += [(CELLS[0], CELLS[end], "other") for end in (0, 1) for _ in range(20)]
+    origin, destination, person = zip(*rows, strict=True)
+    return pa.table({"origin_h3": origin, "destination_h3": destination, "person": person})
+
+
+def flows(more: bool) -> Flows:
     return read_trips(
-        table, resolution=7, origin_tile="origin_h3", destination_tile="destination_h3",
+        trips(more), resolution=7, origin_tile="origin_h3", destination_tile="destination_h3",
         person="person", max_dropped=0.9,
     )  # fmt: skip
 
@@ -60,7 +66,7 @@ def numbers(more: bool, unit: str, noise: _Noise) -> np.ndarray:
     """Of many runs: both pairs that the person uses, and the trips of the class."""
     counted, out = table(more, unit), np.empty((RUNS, 3), dtype=np.int64)
     for run in range(RUNS):
-        noisy, totals = noisy_counts(counted, DISTRICTS, noise.distributions, system_bits)
+        noisy, totals = noisy_counts([counted], DISTRICTS, noise.distributions, system_bits)
         out[run] = *noisy[0], *totals
     return out
 
@@ -83,6 +89,60 @@ def measured(unit: str, epsilon: float) -> float:
 def test_the_noisy_numbers_together_keep_the_promise(unit):
     # The measurement is sharp enough to see most of the loss.
     assert 0.7 * EPSILON < measured(unit, EPSILON) <= EPSILON
+
+
+def slices(more: bool) -> tuple[list[Cells], PairTotals]:
+    """The counted trips in two slices, and the pairs of the first district."""
+    mode = pa.array(["a"] * 10 + ["a", "b"] * (20 * more))
+    sliced = read_slices(
+        trips(more).append_column("mode", mode), resolution=7, origin_tile="origin_h3",
+        destination_tile="destination_h3", person="person", by=["mode"], by_many=True, max_dropped=0.9,
+    )  # fmt: skip
+    region = {"region": ",".join(CELLS), "districts": 7, "bound": BOUND}
+    counted = _counted(METHODS["posterior"], sliced, [("a",), ("b",)], region)
+    domain = district_domain("posterior", sliced.slices[0], 7, ",".join(CELLS))
+    guarantee = NoiseGuarantee("person", EPSILON, 0.0, BOUND)
+    tables = []
+    for key in (("a",), ("b",)):
+        part = Flows.from_pairs(
+            **counted[key], origins=sliced.origins, destinations=sliced.destinations
+        )
+        tables.append(CountedTrips.from_flows(part, guarantee, domain).table())
+    found = PairTotals(np.zeros(2, np.int32), np.arange(2, dtype=np.int32), np.ones(2, np.int64))
+    return tables, found
+
+
+def measured_slices(epsilon: float) -> float:
+    """Of all noisy numbers of slices, with both pairs counted again in every slice."""
+    noise = _Noise.from_options(
+        NoiseGuarantee("person", epsilon, 0.0, BOUND), "0.2,0.3,0.5", PARTS_OF_SLICES
+    )
+    events = []
+    for more in (True, False):
+        tables, found = slices(more)
+        numbers = np.empty((RUNS, 4), dtype=np.int64)
+        for run in range(RUNS):
+            noisy, totals = noisy_counts(tables, DISTRICTS, noise.distributions[:2], system_bits)
+            parts = noisy_parts(tables, found, noise.distributions[2], system_bits)
+            numbers[run] = noisy[0, 0], *totals, *parts[0]
+        # One trip of the person is counted in each slice, both on the used pair.
+        least = {"used": 12, "together": 12, "first slice": 11, "second slice": 1}
+        large = {
+            name: column >= value
+            for (name, value), column in zip(least.items(), numbers.T, strict=True)
+        }
+        events.append({**large, "all": np.all(list(large.values()), axis=0)})
+    return certified_epsilon(*events)[0]
+
+
+@pytest.mark.slow
+def test_the_noisy_numbers_of_slices_together_keep_the_promise():
+    assert 0.6 * EPSILON < measured_slices(EPSILON) <= EPSILON
+
+
+@pytest.mark.slow
+def test_half_of_the_noise_of_slices_is_noticed():
+    assert measured_slices(2 * EPSILON) > EPSILON
 
 
 @pytest.mark.slow

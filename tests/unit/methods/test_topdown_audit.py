@@ -18,10 +18,15 @@ import numpy as np
 import pytest
 
 from flowveil.core.flows import Cells
-from flowveil.methods.discrete_noise import DiscreteGaussian, DiscreteLaplace, system_bits
-from flowveil.methods.epsilon import largest_rho
+from flowveil.methods.discrete_noise import DiscreteLaplace, system_bits
+from flowveil.methods.noise_guarantee import NoiseGuarantee
 from flowveil.methods.public_domain import Level
-from flowveil.methods.topdown import NoiseDistribution, noisy_children, noisy_roots
+from flowveil.methods.topdown import (
+    NoiseDistribution,
+    _noise_of_levels,
+    noisy_children,
+    noisy_roots,
+)
 from reference.privacy_audit import certified_epsilon
 
 WORLDS = 60_000
@@ -107,25 +112,24 @@ EPSILON = 3
 SHARES = [Fraction(1, 4), Fraction(1, 4), Fraction(1, 2)]
 
 
-def laplace_levels(epsilon: float) -> list[NoiseDistribution]:
-    return [DiscreteLaplace(BOUND / (Fraction(epsilon) * share)) for share in SHARES]
+def levels_of(epsilon: float, delta: float = 0.0) -> list[NoiseDistribution]:
+    guarantee = NoiseGuarantee("person", epsilon, delta, BOUND)
+    return _noise_of_levels(guarantee, steps(), SHARES)[0]
 
 
 def test_the_steps_together_keep_the_promise():
-    assert measured(laplace_levels(EPSILON))[0] <= EPSILON
+    assert measured(levels_of(EPSILON))[0] <= EPSILON
 
 
 def test_noise_of_a_scale_divided_by_one_and_a_half_is_noticed():
-    epsilon, event = measured(laplace_levels(1.5 * EPSILON))
+    epsilon, event = measured(levels_of(1.5 * EPSILON))
     assert epsilon > EPSILON
     assert event == "all are large"
 
 
 def test_so_do_steps_of_gaussian_noise():
-    rho = largest_rho(3.0, 0.01)
-    distributions = [DiscreteGaussian(BOUND**2 / (2 * share * rho)) for share in SHARES]
     # The measurement is sharp enough to see a tenth of the loss.
-    assert 0.3 < measured(distributions, 0.01)[0] <= EPSILON
+    assert 0.3 < measured(levels_of(EPSILON, 0.01), 0.01)[0] <= EPSILON
 
 
 def test_a_budget_that_is_spent_again_on_every_step_is_noticed():

@@ -8,7 +8,9 @@ import json
 import shutil
 import sqlite3
 import sys
+import zipfile
 from contextlib import closing
+from pathlib import Path
 from xml.etree import ElementTree
 
 import geopandas
@@ -197,8 +199,11 @@ def test_arrow(folder):
     for name in ("flows", "zones"):
         with pa.memory_map(str(folder / f"{name}.arrow")) as file:
             table = pq.read_table(folder / f"{name}.parquet")
-            bounds = [column for column in table.column_names if column == "bbox"]
-            assert pa.ipc.open_file(file).read_all().equals(table.drop_columns(bounds))
+            shown = pa.ipc.open_file(file).read_all()
+            kept = [column for column in table.column_names if column not in ("bbox", "name")]
+            assert shown.select(kept).equals(table.select(kept))
+            # Names stand next to codes.
+            assert {column for column in shown.column_names if column.endswith("name")}
 
 
 # ---- the recount ---------------------------------------------------------------------------------
@@ -324,7 +329,8 @@ def test_omx_of_layers_is_the_estimate_and_is_rebuilt(kind, tmp_path):
         assert list(file["data"]) == ["estimate"]
         assert file.attrs["ZERO_MEANS"] == b"no trip is estimated"
         codes, estimate = (
-            [code.decode() for code in file["lookup/zone"][:]],
+            # The lookup has the name of the codes on the map.
+            [code.decode() for code in file[f"lookup/{'code' if given else 'zone'}"][:]],
             file["data/estimate"][:],
         )
     assert estimate.sum() == pytest.approx(sum(published["trips"].to_pylist()))
@@ -609,3 +615,38 @@ def test_the_geopackage_brings_a_style_for_each_layer(folder):
         "flows",
         "layer_styles",
     }
+
+
+def test_aequilibrae_finds_the_demand_of_its_own_project(tmp_path):
+    """A matrix of a project goes through a release and comes back between the same zones."""
+    aequilibrae = pytest.importorskip("aequilibrae.matrix")
+    packed = Path(aequilibrae.__file__).parents[1] / "reference_files" / "sioux_falls.zip"
+    with zipfile.ZipFile(packed) as project:
+        project.extract("matrices/demand.omx", tmp_path)
+        project.extract("project_database.sqlite", tmp_path)
+    with closing(sqlite3.connect(tmp_path / "project_database.sqlite")) as network:
+        nodes = network.execute("SELECT node_id FROM nodes WHERE is_centroid = 1 ORDER BY 1")
+        centroids = [node for (node,) in nodes]
+    # In another order, so that rows have to be found by their code.
+    places = {
+        "taz": centroids[::-1],
+        "lat": np.linspace(43, 44, 24),
+        "lon": np.linspace(-97, -96, 24),
+    }
+    zones = flowveil.read_zones(pa.table(places), tile="taz")
+    flows = flowveil.read_trips(tmp_path / "matrices" / "demand.omx", zones=zones)
+    release = flowveil.anonymize(flows, "twincut", k=10)
+    with unchecked():
+        folder = release.write(tmp_path / "release", formats="omx")
+    demand, published = aequilibrae.AequilibraeMatrix(), aequilibrae.AequilibraeMatrix()
+    for matrix, path, name in (
+        (demand, tmp_path / "matrices" / "demand.omx", "matrix"),
+        (published, folder / "flows.omx", "trips"),
+    ):
+        matrix.load(str(path))
+        matrix.computational_view([name])
+    # AequilibraE takes the first lookup: the codes of the network, as numbers, under their name.
+    assert published.index_names[0] == "taz"
+    assert published.index.tolist() == demand.index.tolist() == centroids
+    assert np.array_equal(published.matrix_view, demand.matrix_view)
+    assert published.matrix_view.sum() == 360_600

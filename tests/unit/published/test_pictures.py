@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 import sys
 import xml.etree.ElementTree as ET
@@ -13,6 +15,7 @@ import shapely
 
 import flowveil
 from flowveil.core.errors import MissingExtraError, ParameterError
+from flowveil.published.answer_picture import palette
 from flowveil.published.pictures import SHOWS, class_limits, draw
 from samples.drafts import unchecked
 from samples.installed import needs
@@ -239,3 +242,37 @@ def test_a_picture_names_its_guarantee_source_and_the_release_drawn_over_it(tmp_
     for wrong in ({"bbox": (east, south, west, north)}, {"zoom": 0.5}):
         with pytest.raises(ParameterError):
             flowveil.picture(folder, tmp_path / "c.svg", **wrong)
+
+
+def test_the_answer_of_the_page_is_drawn_by_its_script(tmp_path):
+    needs("quickjs")
+    release = flowveil.anonymize(city_flows(), k=10, protect="trips")
+    with unchecked():
+        folder = release.write(tmp_path / "release", title="Trips", source="Counts of 2024")
+    page = (folder / "report.html").read_text("utf-8")
+    data = json.loads(page.partition('id="map-data">')[2].partition("</script>")[0])
+    place = data["answer"]["places"]["name"][0]
+    drawn = flowveil.picture(folder, tmp_path / "a.svg").read_text("utf-8")
+    for said in (data["answer"]["headline"], data["answer"]["story"], "Counts of 2024"):
+        assert said in html.unescape(drawn)
+    a = flowveil.picture(folder, tmp_path / "a.png", question=f"from={place}")
+    b = flowveil.picture(release, tmp_path / "b.png", question=f"from={place}")
+    assert is_a_picture(a)
+    assert is_a_picture(b)
+    c = flowveil.picture(folder, tmp_path / "c.png", question=f"from={place}")
+    assert c.read_bytes() == a.read_bytes()
+    asked = flowveil.picture(folder, tmp_path / "d.svg", question=f"from={place}")
+    assert f"Where do trips from {place} go?" in html.unescape(asked.read_text("utf-8"))
+    for wrong in (
+        {"show": "answer", "zoom": 2},
+        {"show": "origins", "question": "from=a"},
+        {"question": "from=a", "place": (48.8, 2.3)},
+    ):
+        with pytest.raises(ParameterError, match="answer"):
+            flowveil.picture(folder, tmp_path / "e.svg", **wrong)
+
+
+def test_colours_are_those_of_the_page():
+    colours = palette()
+    assert colours["from"] == "#c8480f"
+    assert [len(colour) for colour in colours["flow"]] == [7] * 6

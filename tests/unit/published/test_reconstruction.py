@@ -45,7 +45,8 @@ def test_the_command_writes_what_python_returns_and_no_trip_is_lost(folder, tmp_
         assert set(written["kind"].to_pylist()) == {"estimate"}
     elif suffix == ".csv":
         assert set(csv.read_csv(out)["kind"].to_pylist()) == {"estimate"}
-        assert csv.read_csv(out)["trips"].to_numpy() == pytest.approx(table["trips"].to_numpy())
+        whole = flowveil.reconstruct(folder, 7, whole=True)
+        assert csv.read_csv(out)["trips"].equals(whole["trips"])
     else:
         from flowveil.reading.matrices import open_omx
 

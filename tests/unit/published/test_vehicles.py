@@ -11,7 +11,7 @@ import pytest
 from conftest import trip_table
 from flowveil import anonymize, read_trips
 from flowveil.core.errors import ParameterError
-from flowveil.core.vehicles import names_vehicles
+from flowveil.core.unit_names import names_vehicles
 from samples.drafts import unchecked
 
 
@@ -44,10 +44,13 @@ def test_a_column_of_persons_counts_people(tmp_path):
     assert not any(map(names_vehicles, ("person_id", "career", "cardholder", "user")))
 
 
-def test_the_first_lines_of_a_page_say_that_trips_are_not_people(tmp_path):
-    _, page = published(tmp_path, "person_id", protect="trips")
-    shown = page.partition("<body")[2]
-    assert "Trips were counted, not people" in shown[: shown.index('id="map"')]
+@pytest.mark.parametrize(("protect", "stated"), [("trips", True), ("people", False)])
+def test_the_lines_next_to_the_answer_say_that_trips_are_not_people(tmp_path, protect, stated):
+    _, page = published(tmp_path, "person_id", protect=protect)
+    data = page.partition('id="map-data">')[2].partition("</script>")[0]
+    answer = json.loads(data)["answer"]
+    for text in (answer["rely"][-1], answer["story"]):
+        assert ("Trips are not people" in text) == stated
 
 
 def test_the_question_about_a_device_names_vehicles():

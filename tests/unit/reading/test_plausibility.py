@@ -214,5 +214,8 @@ def test_what_was_read_is_one_rounded_line_with_the_place() -> None:
     line = overview(flowveil.read_trips(table, resolution=7))
     assert line.startswith("Read about 1,230 rows: about 1,230 trips by 7 people. Trips lie around")
     assert "Oslo, Norway" in line
+    of_vehicles = table.rename_columns([*table.column_names[:-1], "device_id"])
+    line = overview(flowveil.read_trips(of_vehicles, resolution=7, person="device_id"))
+    assert "trips by 7 vehicles. " in line
     sliced = flowveil.read_slices(table.append_column("n", table["person"]), by="n", resolution=7)
     assert overview(sliced).startswith("Read about 1,230 rows: about 1,230 trips by 7")

@@ -294,7 +294,7 @@ def test_a_zone_needs_times_that_have_one():
         read_slices(trips(["2019-01-02 10:00"]), time="at", every="1h", timezone="Europe/Paris")
     with pytest.raises(ParameterError, match="Did you mean 'Europe/Paris'"):
         read_slices(trips([1_700_000_000]), time="at", every="1h", timezone="Europe/Pari")
-    with pytest.raises(ParameterError, match="need a time"):
+    with pytest.raises(ParameterError, match="is given without time"):
         read_slices(trips([1_700_000_000]), by="o_h3", timezone="Europe/Paris")
 
 

@@ -194,8 +194,12 @@ def test_a_sum_over_a_folded_attribute_follows_from_the_folder(trips, written, t
     assert (coarse.report["kind"], "purpose" in coarse.flows.column_names) == ("folded", True)
     assert any(line.startswith("Folded:") for line in coarse.report["published"]["sentences"])
     assert flowveil.verify_derived(tmp_path / "coarse", written[0]).holds
-    with pytest.raises(ParameterError, match="folds purpose, which --sum adds up"):
-        release.derive(pick={"purpose": "work"})
+    picked = release.derive(tmp_path / "work", pick={"purpose": "work"})
+    assert set(picked.flows["purpose"].to_pylist()) == {"work"}
+    assert any("wider purpose" in line for line in picked.report["published"]["sentences"])
+    assert flowveil.verify_derived(tmp_path / "work", written[0]).holds
+    with pytest.raises(ParameterError, match="no slice with purpose = 'Q'"):
+        release.derive(pick={"purpose": "Q"})
 
 
 def test_a_folded_attribute_proves_nothing_in_a_ledger(written):

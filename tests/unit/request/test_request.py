@@ -62,8 +62,16 @@ def value_of(one):
     }[one.kind]
 
 
-requests = st.fixed_dictionaries({}, optional={one.name: value_of(one) for one in settings()}).map(
-    Request.from_flat
+def without_conflict(values):
+    """A named rule sets k and unit itself."""
+    ruled = ("k", "protect") if values.get("rule") else ()
+    return {name: value for name, value in values.items() if name not in ruled}
+
+
+requests = (
+    st.fixed_dictionaries({}, optional={one.name: value_of(one) for one in settings()})
+    .map(without_conflict)
+    .map(Request.from_flat)
 )
 
 

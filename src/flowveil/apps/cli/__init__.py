@@ -54,13 +54,27 @@ GROUPS = {
     "Operate": ("serve", "ledger", "key", "completion"),
 }
 #: The last line of every command's help.
-EVERYWHERE = "With every command: --json prints one JSON object, --quiet prints nothing but errors."
+EVERYWHERE = (
+    "With every command: --json prints one JSON object, --quiet nothing but errors, --verbose more."
+)
 #: Flags that are taken anywhere on the line.
-_ANYWHERE = ("--json", "--quiet", "-q")
+_ANYWHERE = ("--json", "--quiet", "-q", "--verbose", "-v")
+
+
+def _help_all() -> click.Option:
+    """Returns an option that is --help, for commands whose help lists every option."""
+
+    def show(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), color=ctx.color)
+            ctx.exit()
+
+    eager: dict[str, Any] = {"is_flag": True, "expose_value": False, "is_eager": True}
+    return click.Option(["--help-all"], hidden=True, callback=show, **eager)
 
 
 class Program(click.Group):
-    """The program: loads a command when it is used, and takes --json and --quiet anywhere on the
+    """The program: loads a command when it is used, and takes flags of the output anywhere on the
     line.
     """
 
@@ -77,6 +91,8 @@ class Program(click.Group):
         )
         for one in command.commands.values() if isinstance(command, click.Group) else [command]:
             one.epilog = EVERYWHERE
+            if not any("--help-all" in option.opts for option in one.params):
+                one.params.append(_help_all())
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
@@ -92,7 +108,7 @@ class Program(click.Group):
                 formatter.write_dl([(name, COMMANDS[name][1]) for name in names])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Move --json and --quiet to the front."""
+        """Move --json, --quiet and --verbose to the front."""
         end = args.index("--") if "--" in args else len(args)
         first = [word for word in args[:end] if word in _ANYWHERE]
         rest = [word for word in args[:end] if word not in _ANYWHERE] + args[end:]
@@ -110,6 +126,7 @@ class Program(click.Group):
     help="Print one JSON object instead of prose; with every command.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors; with every command.")
+@click.option("-v", "--verbose", is_flag=True, help="Print all that is published of a release.")
 def cli(**_: Any) -> None:
     """Make origin-destination matrices publishable: every published cell hides at least k."""
 

@@ -46,6 +46,7 @@ def describe(output: Output, source: str, request: Request) -> None:
             source,
             **asked,
             every=step_of(request),
+            districts=request.zones.districts,
             progress=progress,
             **reading_arguments(request),
         )

@@ -26,6 +26,7 @@ from flowveil.apps.cli.command import (
     with_request,
 )
 from flowveil.core.errors import ParameterError
+from flowveil.published.sentences import missing
 from flowveil.release.facets import Facets
 from flowveil.request.request import Request, settings
 
@@ -231,7 +232,7 @@ def _print_release(output: Output, release: Any, folder: Path, *, show_measures:
     for line in report["published"]["sentences"]:
         if line.startswith("Weak:"):
             output.warn(line)
-    output.say(*release_lines(report, folder))
+    output.say(*release_lines(report, folder, verbose=output.verbose))
     # A map that has collapsed to one zone or nearly so.
     for line in (
         collapse_lines(release) if release.facets.counts_nodes and not release.slice_columns else ()
@@ -266,15 +267,33 @@ def _private_lines(release: Any) -> Iterator[str]:
         yield f"  {line}"
 
 
-def release_lines(report: Mapping[str, Any], folder: str | Path) -> Iterator[str]:
-    """Yields what is published, for a person."""
+def release_lines(
+    report: Mapping[str, Any], folder: str | Path, *, verbose: bool = False
+) -> Iterator[str]:
+    """Yields what is published, protected and missing, for a person; everything if verbose."""
     published = report["published"]
     what = "noisy counts" if Facets.from_report(report).is_noisy else "cells"
-    if "slices" in published:
-        yield f"Published {len(published['slices']):,} slices."
+    slices = f"{len(published['slices']):,} slices: " if "slices" in published else ""
     yield (
-        f"Published {published['cells']:,} {what} between {published['origin_zones']:,} origin and "
-        f"{published['destination_zones']:,} destination zones."
+        f"Published {slices}{published['cells']:,} {what} between {published['origin_zones']:,}"
+        f" origin and {published['destination_zones']:,} destination zones."
     )
-    yield from published["sentences"]
-    yield f"Report: {Path(folder) / 'report.html'}"
+    yield from published["sentences"] if verbose else _briefly(report)
+    more = "" if verbose else " (what is protected and what is not; here with -v)"
+    yield f"Report: {Path(folder) / 'report.html'}{more}"
+
+
+def _briefly(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yields what changes from run to run: the guarantee, and what is missing."""
+    said = report["published"]["sentences"]
+    if said[0].startswith("Derived:"):
+        yield said[0]
+    protected = next(line for line in said if line.startswith("Protected:"))
+    open_to = [
+        f" {who.capitalize()} are not protected."
+        for who in ("people", "participants")
+        if any(line.startswith(f"Not protected: {who}.") for line in said)
+    ]
+    yield "".join([protected, *open_to])
+    if report["statement"]["shares"] is not None:
+        yield f"Missing: {missing(report)}."

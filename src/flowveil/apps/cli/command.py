@@ -2,7 +2,8 @@
 prints.
 
 A command prints progress and prose for a person, or one JSON object for a machine. The program
-takes ``--json`` and ``--quiet`` anywhere on the line, so they mean the same for every command.
+takes ``--json``, ``--quiet`` and ``--verbose`` anywhere on the line: they mean the same for every
+command.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ _GONE = dict.fromkeys(
 class Output:
     """Where a command prints: prose unless it is quiet, one JSON object if a machine reads."""
 
-    def __init__(self, *, as_json: bool, quiet: bool) -> None:
+    def __init__(self, *, as_json: bool, quiet: bool, verbose: bool = False) -> None:
         self.as_json = as_json
+        self.verbose = verbose
         self.quiet = quiet or as_json
 
     def say(self, *lines: str) -> None:
@@ -110,7 +112,8 @@ def with_output(command: Command) -> Command:
             # Commands say it in their own words.
             warnings.simplefilter("ignore", WeakPromiseWarning)
             warnings.simplefilter("ignore", SmallKWarning)
-            return command(Output(as_json=chosen["as_json"], quiet=chosen["quiet"]), **arguments)
+            output = Output(**{name: chosen[name] for name in ("as_json", "quiet", "verbose")})
+            return command(output, **arguments)
 
     return wrapped
 
@@ -210,14 +213,14 @@ def setting_option(
     """The click option of a setting."""
     kinds: dict[str, Any] = {"whole": int, "number": float}
     text = meaning or help_text(one)
-    if one.kind == "flag":
+    if one.is_flag:
         return click.option(one.flag, _PREFIX + one.name, is_flag=True, default=None, help=text)
     return click.option(
         one.flag,
         _PREFIX + one.name,
         type=PLACE if one.form == "path" else kinds.get(one.kind),
         required=required,
-        multiple=one.kind in ("list", "pairs"),
+        multiple=one.is_list or one.is_pairs,
         metavar=one.metavar,
         help=text,
     )
@@ -305,9 +308,9 @@ def request_from(given: Mapping[str, Any], recipe: str | None, changes: Sequence
 
 
 def _value(one: Setting, given: Any) -> Any:
-    if one.kind == "list":
+    if one.is_list:
         return tuple(part for text in given for part in one.parse(text))
-    if one.kind == "pairs":
+    if one.is_pairs:
         for text in given:
             if "=" not in text:
                 raise ParameterError(f"{one.flag} must be NAME=VALUE; found '{text}'.")

@@ -62,7 +62,7 @@ def derive(output: Output, directory: str, request: Request, wishes: Derive) -> 
     chosen |= {name: value for name, value in request.output.given.items() if name in _WRITTEN}
     with output.working("Deriving"):
         made = compute(directory, out, **wishes.given, **chosen)
-    output.say(*release_lines(made.report, out))
+    output.say(*release_lines(made.report, out, verbose=output.verbose))
     dropped = set(made.report["parameters"]["derive"].get("drop", ())) - set(wishes.drop)
     if dropped:
         output.complain(
@@ -97,7 +97,13 @@ _STYLE_HELP = (
 @click.argument("directory", type=PLACE, metavar="DIR")
 @place("--out", "FILE", "The picture: .png, .svg or .pdf.", required=True)
 @click.option(
-    "--show", default="origins", show_default=True, help="origins, destinations, both or flows."
+    "--show",
+    help="answer, origins, destinations, both or flows [default: answer, as on the page].",
+)
+@click.option(
+    "--question",
+    metavar="LINK",
+    help="What the link to an answer has behind #: from=Providencia&hour=8.",
 )
 @click.option(
     "--place",
@@ -142,12 +148,17 @@ def picture(output: Output, directory: str, out: str, **style: Any) -> None:
 @click.option(
     "--decay/--no-decay", default=True, help="Fit how trips get rarer with distance (default: yes)."
 )
-@click.option("--whole", is_flag=True, help="Whole trips; totals are kept.")
+@click.option(
+    "--whole/--no-whole",
+    default=None,
+    help="Whole trips; totals are kept (default: in CSV, where parts below 0.05 have no row).",
+)
 @click.option(
     "--bounds", is_flag=True, help="Also the trips that cells prove, and the most that they allow."
 )
 @click.option("--per", type=click.Choice(["day"]), help="The mean of a day of the declared period.")
 @place("--totals", "FILE", "Known totals: area, origins, destinations.")
+@several("--sum", "sum", "COLUMN", "Add up a dimension: time, or an attribute (repeatable).")
 @place("--out", "FILE", "The table: .parquet, .csv, .omx or .gpkg.", required=True)
 @shared.set_option
 @with_output

@@ -21,6 +21,9 @@ from flowveil.apps.cli.command import (
 from flowveil.core.errors import ParameterError
 from flowveil.request.request import Request
 
+#: What the steps of a series declare; the rest belongs to a single release.
+_ABOUT = {"title", "source", "licence", "publisher", "contact", "base_url", "language"}
+
 
 @click.command(cls=RequestCommand)
 @click.argument("source", type=PLACE, metavar="FOLDER")
@@ -33,12 +36,14 @@ from flowveil.request.request import Request
 @with_request(
     *(
         "out",
+        "rule",
         "k",
         "protect",
         "max_suppressed",
         "method",
         "zones_of",
         "formats",
+        "title",
         "ledger",
         *READING,
     ),
@@ -55,15 +60,14 @@ def series(
     Steps that are published already are verified against the trips and left alone. A published step
     whose trips have changed is refused, unless --revision is given.
     """
-    from flowveil.publishing.run import anonymize_arguments, has_folds, reading_arguments, resources
-    from flowveil.publishing.series.steps import publish_series
+    from flowveil.publishing.run import anonymize_arguments, reading_arguments, resources
+    from flowveil.publishing.series.steps import publish_series, refusal_of
 
     if request.slices.time is None:
         raise ParameterError("A series needs the column of the time. Hint: --time COLUMN.")
-    if has_folds(request):
-        raise ParameterError(
-            "A series keeps one map, and cells with folds have none. Hint: leave the folds out."
-        )
+    folds = [name for name in ("fold", "fold_time") if name in request.given]
+    if folds:
+        raise ParameterError(refusal_of(folds))
     # The map of a series is that of its first step, or the one that is given: its steps choose
     # nothing themselves.
     asked = anonymize_arguments(request.with_values(zones_of=None, revision=None))
@@ -78,6 +82,7 @@ def series(
             asked=asked,
             on_step=lambda step: output.say(f"Publishing {step}"),
             formats=request.output.formats,
+            about={name: request.output.given[name] for name in _ABOUT & set(request.output.given)},
             ledger=request.output.ledger,
             accept_differencing=request.output.accept_differencing,
             revision=revision,

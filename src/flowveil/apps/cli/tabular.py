@@ -61,7 +61,6 @@ _columns = options(
         "quasi",
         "COLUMN,...",
         "A quasi-identifier (repeatable).",
-        required=True,
         callback=_names,
     ),
     several(
@@ -80,13 +79,23 @@ _columns = options(
 )
 
 
-def _roles(given: dict[str, Any]) -> dict[str, Any]:
+def _roles(given: dict[str, Any], source: str) -> dict[str, Any]:
     """Removes the options of columns and returns them as arguments.
 
-    ParameterError if identifiers are not declared.
+    ParameterError if no quasi-identifier is named, or identifiers are not declared.
     """
-    from flowveil.tabular.records import Attribute, read_value_hierarchy
+    from flowveil.tabular.records import (
+        Attribute,
+        read_records,
+        read_value_hierarchy,
+        refuse_unnamed_roles,
+    )
 
+    if not given["quasi"]:
+        sensitive = given.get("sensitive") or ()
+        named = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+        named += [*given.get("keep", ()), *given["identifiers"]]
+        refuse_unnamed_roles(read_records(source), named)
     quasi, identifiers = given.pop("quasi"), list(given.pop("identifiers"))
     if bool(identifiers) == given.pop("no_identifiers"):
         raise ParameterError(
@@ -191,6 +200,12 @@ def tabular() -> None:
 @click.option("--l", type=int, help="Fewest distinct sensitive values of a class.")
 @click.option("--t", type=float, help="Largest distance of a class from the table, 0 to 1.")
 @click.option(
+    "--entropy-l", type=float, help="Fewest equally frequent sensitive values of such entropy."
+)
+@click.option(
+    "--recursive-c", type=float, help="With --l: most frequent value over the rest, at most."
+)
+@click.option(
     "--strict/--relaxed",
     default=False,
     help="Classes whose regions do not overlap, or finer classes.",
@@ -205,7 +220,7 @@ def mondrian_command(output: Output, source: str, out: str, k: int, **given: Any
     from flowveil.tabular.mondrian import anonymize_records
     from flowveil.tabular.records import read_records
 
-    roles, path = _roles(given), _check_release(out)
+    roles, path = _roles(given, source), _check_release(out)
     records = read_records(source, missing=given.pop("missing"))
     release = anonymize_records(records, k=k, **roles, **given)
     for name in code_columns(records, roles["quasi_identifiers"]):
@@ -320,7 +335,8 @@ def compare_command(output: Output, source: str, out: str, **given: Any) -> None
 
     check_folder(out)
     more = named_values("--set", given.pop("changes"), _KINDS)
-    columns, records = _roles(given), read_records(source, missing=given.pop("missing"))
+    columns = _roles(given, source)
+    records = read_records(source, missing=given.pop("missing"))
     roles = Roles(**columns, sensitive=given.pop("sensitive"), positive=more.pop("positive", None))
     files = {name: more.pop(name, None) for name in ("domains", "bins")}
     noise = {name: given.pop(name) for name in ("noise", "delta")}

@@ -53,6 +53,7 @@ _CERTIFICATE = (
 )
 @click.option("--signer", metavar="TEXT", help="Who signs the certificate.")
 @with_request(
+    "rule",
     "k",
     "protect",
     # --from names the source of a derived release here.

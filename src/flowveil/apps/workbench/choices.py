@@ -18,7 +18,7 @@ import tomllib
 import typing
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Literal
 from zoneinfo import available_timezones
@@ -69,6 +69,30 @@ _BY_SCRIPT = (
     "within",
     "options",
 )
+_SLICING = ("by", "every", "fold_time", "common_zones", "by_many")
+#: Settings that the page asks for after one of others; a time may be chosen before its step.
+_NEEDED = {
+    "every": ("time",),
+    "timezone": ("time",),
+    "time_format": ("time",),
+    "fold_time": ("every",),
+    "by_many": ("by",),
+    "common_zones": ("by", "every"),
+}
+#: Values that ask for a setting, by its name or its kind: whether they would be refused.
+_EXAMPLES: dict[str, Any] = {
+    "hierarchy": "halves",
+    "every": ["hour"],
+    "time_format": "%H",
+    "outside": "keep",
+    "source_format": "mds",
+    "text": "x",
+    "whole": 3,
+    "number": 0.5,
+    "flag": True,
+    "list": ["x"],
+    "pairs": {"x": "y"},
+}
 #: Answers that are no settings: that a row is one trip, although it has numbers.
 PAGE_ONLY = ("row_is_trip",)
 #: Settings of the column of times, which make no slices before a step is chosen.
@@ -245,40 +269,56 @@ def unavailable(
 ) -> dict[str, str]:
     """Returns the fields that do not apply to the choices, each with the reason.
 
-    From the support table, from what the method is, and from what the input has (``facts``). Values
-    of a list are ``name=value``.
+    From the support table, and from what the input has (``facts``). Values of a list are
+    ``name=value``.
     """
-    request = page_request(choices)
-    method, facets = METHODS[str(request.method.method)], execution.facets_of(request)
-    own, given = "method" in choices, set(choices)
-    # Without a chosen method, the recommended one follows from the slices.
-    facets = facets if own else replace(facets, counts="exact", zones="nodes", overlap=None)
-    sliced = replace(facets, dimensions="separate") if facets.dimensions == "none" else facets
-    offered = [name for name in (*support.FEATURES, *support.NEEDS) if name in _page_names()]
-    found = support.unavailable(offered, given - {"method"}, facets, sliced)
-    if method.counts == "noisy":
-        found |= dict.fromkeys(_THRESHOLDS, "The method adds noise, which has no k.")
-        slices = ("by", "every", "common_zones", "fold_time", "by_many")
-        found |= dict.fromkeys(slices, "A method that adds noise makes one matrix here.")
-    if "common_zones" not in found and not (choices.get("by") or choices.get("every")):
-        found["common_zones"] = "There are no slices."
-    if "fold_time" not in found and own and not method.folds:
-        found["fold_time"] = f"The method {method.name} does not join times."
-    if own and method.name not in ("odkanon", "layercut"):
-        found.setdefault("common_zones", f"The method {method.name} has no common zones.")
-    if own and method.same_zones_plan is None:
-        found["same_zones"] = f"The method {method.name} has separate zones for each end."
-    if mapped or (own and method.hierarchy is None):
-        found["hierarchy"] = "The map has its own tree." if mapped else "It uses no tree."
+    content = json.dumps(choices, sort_keys=True)
+    return dict(_unavailable(content, frozenset(facts.items()), mapped))
+
+
+@lru_cache(maxsize=64)
+def _unavailable(
+    content: str, facts: frozenset[tuple[str, bool]], mapped: bool
+) -> Mapping[str, str]:
+    choices, known = json.loads(content), dict(facts)
+    request = page_request(choices).with_values(zones="map" if mapped else None)
+    # Without a chosen method, the recommended one follows from the other choices.
+    own = {} if "method" in choices else {"method": None, "options": None}
+    refused = set(_refusals(request.with_values(**own)))
+    found: dict[str, str] = {}
+    for name in sorted(support.FEATURES.keys() & _page_names() - {"timezone", "time_format"}):
+        example = find_setting(name).check(_EXAMPLES.get(name, _EXAMPLES[find_setting(name).kind]))
+        changed = request.with_values(**{name: request.given.get(name, example)}, **own)
+        for problem in _refusals(changed):
+            if problem not in refused:
+                found[name] = problem
+    for name, needed in _NEEDED.items():
+        if not any(choices.get(one) for one in needed):
+            found[name] = f"It needs {' or '.join(needed)}."
+    if METHODS[str(request.method.method)].counts == "noisy":
+        noisy = ("protect", *_SLICING)
+        found |= dict.fromkeys(noisy, "A method that adds noise makes one matrix, without k.")
     if mapped:
-        found["resolution"] = "The zones of the map are the tiles."
-    if not facts.get("people", True):
+        of_map = "The zones of the map are the tiles, and have their tree."
+        found |= dict.fromkeys(("resolution", "hierarchy"), of_map)
+    if not known.get("people", True):
         no_people = "Nothing says who travelled."
         found |= dict.fromkeys(("protect=people", "dominance", "population_only"), no_people)
-    if not facts.get("weight", True):
+    if not known.get("weight", True):
         found["protect=population"] = "Rows have no expansion factor."
     if choices.get("protect") != ["population"]:
         found.setdefault("population_only", "The population is not the only unit.")
+    return found
+
+
+def _refusals(request: Request) -> list[str]:
+    """Returns what the support table refuses of a request."""
+    features = support.asked_of(request.given)
+    found = list(support.refusals(features, execution.expected_of(request)))
+    try:
+        support.check_needs(features)
+    except ParameterError as problem:
+        found.append(str(problem))
     return found
 
 

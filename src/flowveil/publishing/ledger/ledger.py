@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flowveil.core.errors import FlowveilError, InfeasibleError, ParameterError, option
+from flowveil.core.errors import FlowveilError, InfeasibleError, ParameterError
 from flowveil.core.guarantee import DIFFERENCING
 from flowveil.core.times import TIME
 from flowveil.published.about import ENTRIES
@@ -33,8 +33,10 @@ from flowveil.publishing.ledger.trip_sketch import shares_trips, trip_sketch
 from flowveil.publishing.publish import folder_content, publish
 from flowveil.release.counts import Publishable
 from flowveil.release.noisy import NothingLeftError, PrivacyLoss
+from flowveil.request import support
 from flowveil.system.output import real_place
 from flowveil.system.paths import read_json
+from flowveil.zoning.grids import is_on_file
 
 #: Entries of a statement that are chosen for the folder, and say nothing of the trips.
 _NOT_OF_TRIPS = ("about", "formats", "basemap", "context", "ledger")
@@ -87,10 +89,8 @@ def publish_recorded(
     release.check_publishable()
     check_target(directory)
     _refuse_inside(ledger, directory)
-    if epsilon_total is not None and not release.facets.is_noisy:
-        raise ParameterError(
-            f"{option('epsilon_total')} is for methods that add noise; this one has no ε."
-        )
+    if epsilon_total is not None:
+        support.check({"epsilon_total"}, support.Expected(counts=release.facets.counts, zones=None))
     with open_ledger(ledger) as book:
         stated: Any = release
         entry: dict[str, Any] | None
@@ -323,7 +323,7 @@ def _derive_instead(entry: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """The command that computes the closest table from the earlier release."""
     earlier, wanted = _columns(entry), _columns(new)
     sums = "".join(f" --sum {column}" for column in earlier if column not in wanted)
-    on_map = " --zones MAP" * bool(entry["report"]["parameters"].get("zones"))
+    on_map = " --zones MAP" * is_on_file(entry["report"]["parameters"].get("zones"))
     command = f"flowveil derive {entry['name']}{on_map} --out {new['name']}{sums}"
     if set(wanted) <= set(earlier):
         level = "" if set(earlier) > set(wanted) else " --level N"

@@ -94,7 +94,12 @@ def derived_releases(steps: Mapping[str, Path], zones: ZoneMap | None) -> dict[s
         listed = "\n".join(folders[label].sha256(MANIFEST) for label in members).encode()
         how = Derivation(pick=tuple((TIME, label) for label in members), sum=(TIME,))
         sha256 = hashlib.sha256(listed).hexdigest()
-        about = {"period": f"{_days(members[0])[0]}/{_days(members[-1])[1]}"}
+        about = {"period": f"{days_of(members[0])[0]}/{days_of(members[-1])[1]}"}
+        address = source.statement.about.get("base_url")
+        if address is not None:
+            first = next(iter(steps.values())).name
+            base = address.rstrip("/").removesuffix(first)
+            about["base_url"] = f"{base}{DERIVED}/{period}"
         made[period] = Derived(derive_published(source, how, manifest_sha256=sha256, about=about))
     return made
 
@@ -108,7 +113,7 @@ def complete_periods(labels: Sequence[str]) -> dict[str, list[str]]:
         return {}
     by_month = {month: list(steps) for month, steps in groupby(known, key=lambda label: label[:7])}
     complete = {
-        month: steps for month, steps in by_month.items() if _is_contiguous(steps, *_days(month))
+        month: steps for month, steps in by_month.items() if _is_contiguous(steps, *days_of(month))
     }
     periods = {month: steps for month, steps in complete.items() if steps != [month]}
     for quarter, months in groupby(complete, key=_quarter):
@@ -118,7 +123,7 @@ def complete_periods(labels: Sequence[str]) -> dict[str, list[str]]:
     # A total over gaps would state a period of which steps are missing.
     return (
         {**periods, TOTAL: known}
-        if _is_contiguous(known, _days(known[0])[0], _days(known[-1])[1])
+        if _is_contiguous(known, days_of(known[0])[0], days_of(known[-1])[1])
         else periods
     )
 
@@ -126,7 +131,7 @@ def complete_periods(labels: Sequence[str]) -> dict[str, list[str]]:
 def _is_contiguous(labels: Sequence[str], first: date, last: date) -> bool:
     """Returns whether sorted days or months cover every day from the first to the last."""
     return (
-        sum((_days(label)[1] - _days(label)[0]).days + 1 for label in labels)
+        sum((days_of(label)[1] - days_of(label)[0]).days + 1 for label in labels)
         == (last - first).days + 1
     )
 
@@ -192,7 +197,7 @@ def _quarter(month: str) -> str:
     return f"{month[:4]}-Q{(int(month[5:]) + 2) // _MONTHS_OF_QUARTER}"
 
 
-def _days(label: str) -> tuple[date, date]:
+def days_of(label: str) -> tuple[date, date]:
     """Returns the first and the last day of a month or day."""
     first = date.fromisoformat(f"{label}-01"[:10])
     return first, (

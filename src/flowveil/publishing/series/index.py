@@ -1,6 +1,6 @@
-"""The files next to the steps of a series: index.json, totals.parquet and the page.
+"""The files next to the steps of a series: index.json, totals.parquet, the page and dcat.jsonld.
 
-All three are functions of what the steps publish, and of nothing else: totals are sums of published
+All are functions of what the steps publish, and of nothing else: totals are sums of published
 cells, so they disclose nothing that the steps do not. `check_index` compares them with the steps.
 """
 
@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 
 from flowveil import __version__
 from flowveil.core.errors import FlowveilError
+from flowveil.published.catalogue import dcat_series, json_text
 from flowveil.published.folder import MANIFEST
 from flowveil.published.html import render_series
 from flowveil.published.tables import ENDS, SUMS, add_up
-from flowveil.publishing.series.derived import DERIVED, check_derived
+from flowveil.publishing.series.derived import DERIVED, check_derived, days_of
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.zone_map import FrozenMap
 from flowveil.system.output import Content, write_files
@@ -28,6 +29,8 @@ from flowveil.zoning.files import ZoneMap
 
 FORMAT = "flowveil series"
 INDEX, PAGE, TOTALS, MAP = "index.json", "index.html", "totals.parquet", "map.parquet"
+#: Metadata for data portals, where a publisher or a contact is declared.
+METADATA = "dcat.jsonld"
 
 
 def write_index(
@@ -73,6 +76,14 @@ def index_files(
         TOTALS: lambda path: pq.write_table(totals, path, compression="zstd", version="2.6"),
         PAGE: render_series(index, tables),
     }
+    metadata = dcat_series(
+        {folder.path.name: folder.report for folder in folders.values()},
+        list(tables.values())[-1][1],
+        every=every,
+        period=(str(days_of(steps[0])[0]), str(days_of(steps[-1])[1])),
+    )
+    if metadata is not None:
+        files[METADATA] = json_text(metadata)
     return files, index
 
 
@@ -88,14 +99,12 @@ def check_index(place: Path, zones: ZoneMap | None = None) -> list[str]:
         steps = [str(entry["step"]) for entry in index["steps"]]
         frozen = FrozenMap.read(place / MAP)
         folders = {path.name for step in steps for path in releases_of(place, step)}
-        strange = (
-            {path.name for path in place.iterdir()} - folders - {INDEX, PAGE, TOTALS, MAP, DERIVED}
-        )
-        if strange:
-            return [f"{len(strange)} entries are not part of the series"]
         if frozen.sha256 != index["map_sha256"]:
             return ["map.parquet: is not the map of index.json"]
         files, _ = index_files(place, steps, every=str(index["every"]), map_sha256=frozen.sha256)
+        strange = {path.name for path in place.iterdir()} - folders - {*files, MAP, DERIVED}
+        if strange:
+            return [f"{len(strange)} entries are not part of the series"]
         newest = newest_releases(place, steps)
         findings = [
             line

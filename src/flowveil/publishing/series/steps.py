@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from flowveil.core.errors import (
     GuaranteeError,
@@ -35,6 +35,7 @@ from flowveil.publishing.series.derived import DERIVED, PeriodLoss, derive_perio
 from flowveil.publishing.series.index import (
     INDEX,
     MAP,
+    METADATA,
     PAGE,
     TOTALS,
     check_index,
@@ -46,6 +47,7 @@ from flowveil.publishing.series.index import write_index as write_files
 from flowveil.reading.engines import read_trips
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.zone_map import FrozenMap
+from flowveil.request.keywords import TimelessReading
 from flowveil.system.output import real_place
 from flowveil.system.progress import log
 from flowveil.verify.from_flows import recount_flows
@@ -59,7 +61,7 @@ _LABEL = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 #: files.
 _ENTRY = re.compile(
     rf"{_LABEL.pattern}(-r[1-9]\d*)?|\..*|"
-    + "|".join(map(re.escape, (INDEX, PAGE, TOTALS, MAP, DERIVED)))
+    + "|".join(map(re.escape, (INDEX, PAGE, TOTALS, MAP, METADATA, DERIVED)))
 )
 #: What decides who is hidden: the same in all steps.
 _PROMISE = ("k", "protect", "k_population", "l")
@@ -68,14 +70,14 @@ _OF_EVERY_STEP = (*_PROMISE, "max_suppressed", "allow_small_k", "population_only
 #: follow.
 _OF_NO_STEP = ("dominance", "stricter", "l_places", "t")
 #: Settings that a series refuses.
-REFUSED = (*_OF_NO_STEP, *STATISTICS)
+REFUSED = (*_OF_NO_STEP, *STATISTICS, "fold", "fold_time")
 
 
 def refusal_of(names: Sequence[str]) -> str:
     """Returns why a series refuses these settings, and what to do instead."""
     return (
         f"A series cannot be asked for {', '.join(map(option, names))}: all steps have the same"
-        " guarantee, and these are for one release. Hint: publish the steps one by one with"
+        " map and guarantee, and these are for one release. Hint: publish the steps one by one with"
         f" `anonymize`, {option('during')} and {option('zones_of')}."
     )
 
@@ -91,6 +93,9 @@ class Series:
     unpublished: int
     losses: tuple[PeriodLoss, ...] = ()  # what the derived periods lose. Private
 
+    def __repr__(self) -> str:
+        return f"<Series: {len(self.published)} steps published>"
+
 
 def publish_series(
     source: Any,
@@ -101,11 +106,12 @@ def publish_series(
     zones_of: Any = None,
     revision: bool = False,
     formats: Any = (),
+    about: Mapping[str, str] | None = None,
     ledger: str | PathLike[str] | None = None,
     accept_differencing: bool = False,
     on_step: Callable[[str], None] | None = None,
     asked: Mapping[str, Any] | None = None,
-    **reading: Any,
+    **reading: Unpack[TimelessReading],
 ) -> Series:
     """Publishes the steps of a table of trips over one map.
 
@@ -116,6 +122,8 @@ def publish_series(
             of the first step.
         revision: publish a revision of a published step whose trips have changed, instead of
             refusing it.
+        about: what every step declares: ``title``, ``publisher``, ``contact``, ...; ``base_url`` is
+            the address of the series. With a publisher or a contact the series has dcat.jsonld.
         ledger, accept_differencing: as for `Release.write`; every step is checked and recorded.
         on_step: called with the label of each step that is begun.
         asked: arguments of `anonymize`; the method chooses the zones of the first step.
@@ -126,6 +134,12 @@ def publish_series(
             with.
         InfeasibleError: a published step has other trips now and revisions were not asked for, or a
             step cannot be published over the map. Steps that were published before stay.
+
+    Examples:
+        >>> flowveil.publish_series(
+        ...     "trips.csv", "series", time="t", every="day", resolution=6, person="person_id"
+        ... )
+        <Series: 2 steps published>
     """
     if every not in STEPS:
         raise ParameterError(f"A series has steps of a {' or a '.join(STEPS)}; found {every!r}.")
@@ -138,7 +152,7 @@ def publish_series(
     recorded = (
         {} if ledger is None else {"ledger": ledger, "accept_differencing": accept_differencing}
     )
-    writing = {"formats": formats, **recorded}
+    writing = {"formats": formats, **(about or {}), **recorded}
     place = _opened(directory)
     try:
         zones = reading.get("zones")
@@ -248,8 +262,8 @@ class _Run:
         written = write_files(self.place, done, every=self.every, map_sha256=frozen.sha256)
         findings = check_index(self.place, self.zones)
         if findings:
-            for name in (INDEX, TOTALS, PAGE):
-                (self.place / name).unlink()
+            for name in (INDEX, TOTALS, PAGE, METADATA):
+                (self.place / name).unlink(missing_ok=True)
             shutil.rmtree(self.place / DERIVED, ignore_errors=True)
             raise GuaranteeError(
                 "The steps hold, but what was computed from them does not; it was removed.",
@@ -304,7 +318,10 @@ class _Run:
 
     def _publish(self, release: Any, name: str) -> None:
         write = publish_recorded if "ledger" in self.writing else publish
-        write(release, self.place / name, **self.writing)
+        own, address = {}, self.writing.get("base_url")
+        if address is not None:
+            own["base_url"] = f"{address.rstrip('/')}/{name}"
+        write(release, self.place / name, **{**self.writing, **own})
         log.info("Published %s", name)
 
     def _revise(self, label: str, frozen: FrozenMap | None) -> str:

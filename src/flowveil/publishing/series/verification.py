@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any
+from typing import Any, Unpack
 
 from flowveil.core.errors import FlowveilError
 from flowveil.publishing.series.index import MAP, check_index, read_index, releases_of
 from flowveil.release.folder import ReleaseFolder
+from flowveil.request.keywords import ReadingKeywords
 from flowveil.system.paths import named_path
 from flowveil.verify.verification import (
     PrivateFiles,
@@ -18,11 +19,22 @@ from flowveil.verify.verification import (
 
 
 def verify_series(
-    directory: str | PathLike[str], *, against: Any, strict: bool = False, **reading: Any
+    directory: str | PathLike[str],
+    *,
+    against: Any,
+    strict: bool = False,
+    **reading: Unpack[ReadingKeywords],
 ) -> Verification:
     """Verifies every release of a series, and the files of the series itself.
 
     Arguments as for `verify_release`.
+
+    Examples:
+        >>> reading = {"resolution": 6, "person": "person_id"}
+        >>> flowveil.publish_series("trips.csv", "days", time="t", every="day", **reading)
+        <Series: 2 steps published>
+        >>> flowveil.verify_series("days", against="trips.csv").holds
+        True
     """
     place, zones = named_path(directory, what="the series"), reading.get("zones")
     steps = [str(entry["step"]) for entry in (read_index(place) or {}).get("steps", ())]

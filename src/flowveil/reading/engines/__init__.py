@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from flowveil.core.flows import Flows
 from flowveil.core.slices import check_slice_columns
 from flowveil.reading import Reading
 from flowveil.reading.table import named_points, with_coordinates
+from flowveil.request.keywords import FurtherReading, ReadingKeywords
 from flowveil.request.request import find_setting, refuse_unknown
 from flowveil.system.progress import lines_every
 from flowveil.zoning.restriction import flows_during
@@ -58,10 +59,12 @@ def read_trips(
     destination: Any = None,
     person: str | None = None,
     weight: str | None = None,
+    time: str | None = None,
+    every: str | None = None,
     engine: str = "duckdb",
-    progress: Progress | None = None,
+    progress: Callable[[float], None] | None = None,
     ask_person: bool = True,
-    **reading: Any,
+    **reading: Unpack[FurtherReading],
 ) -> Flows:
     """Reads a trip table into flows between tiles.
 
@@ -82,6 +85,9 @@ def read_trips(
         resolution: H3 resolution of the tiles.
         origin, destination: columns of the coordinates, ``"lat,lon"``.
         person, weight: columns of the person and of the expansion factor.
+        time, every: column of the time and step of time, for a matrix of each step: minutes or
+            hours that divide a day (``15min``, ``1h``), ``day``, ``month``, ``hour``, ``weekday``
+            or ``weekday-hour``.
         engine: ``duckdb`` or ``spark``, with the same flows; see `flowveil.cluster`.
         progress: called with the share that is read, from 0 to 1.
         ask_person: whether to refuse a table with a column that looks like persons, if neither
@@ -91,9 +97,7 @@ def read_trips(
             ``no_person``, ``trips``, ``zones``, ``within``, ``outside``, ``max_dropped``,
             ``timezone`` and ``crs``. Columns of ends and persons are recognised by usual names;
             counts and weights are never guessed. Dimensions: ``by``, columns of attributes,
-            ``"sex,age"`` or a list; ``time``, the column of the time, with ``every``, the step of
-            time: minutes or hours that divide a day (``15min``, ``1h``), ``day``, ``month``,
-            ``hour``, ``weekday`` or ``weekday-hour``; ``time_format``, a strptime format;
+            ``"sex,age"`` or a list; ``time_format``, a strptime format;
             ``timezone``, such as ``Europe/Paris``, needed for Unix times and times in UTC;
             ``by_many``, to allow attributes with more than 50 values, or more than one for 100
             rows, which may be identifiers.
@@ -105,18 +109,27 @@ def read_trips(
         ParameterError: an argument is wrong, or the source does not exist.
         DataError: the table cannot be used. The message reports all problems, with row numbers as
             examples.
+
+    Examples:
+        >>> flows = flowveil.read_trips("trips.csv", resolution=7, person="person_id")
+        >>> flows
+        <Flows: 83 flows between 11 origin and 10 destination tiles>
+        >>> flowveil.read_trips("trips.csv", resolution=7, person="person_id", by="sex")
+        <Flows: 153 flows between 11 origin and 10 destination tiles, sex (3)>
     """
     refuse_unknown(reading, call="reading")
     named = {"origin": origin, "destination": destination, "person": person, "weight": weight}
-    reading |= {
+    named |= {"time": time, "every": every}
+    given: dict[str, Any] = {
+        **reading,
         "resolution": resolution,
         **{name: value for name, value in named.items() if value is not None},
     }
-    settings = Reading.from_arguments(**named_points(source, reading), ask_person=ask_person)
+    settings = Reading.from_arguments(**named_points(source, given), ask_person=ask_person)
     return read_flows(source, settings, engine=engine, progress=progress)
 
 
-def read_slices(source: Any, **reading: Any) -> Flows:
+def read_slices(source: Any, **reading: Unpack[ReadingKeywords]) -> Flows:
     """The same as `read_trips` with ``by`` or ``every``, under its name of earlier versions."""
     if not reading.get("by"):
         check_slice_columns((), time=reading.get("time"), every=reading.get("every"))

@@ -24,7 +24,13 @@ from flowveil.core.errors import DataError, ParameterError, option, switched_on,
 from flowveil.core.flows import Flows
 from flowveil.core.headers import plain_name
 from flowveil.reading import Reading
-from flowveil.reading.columns import ColumnMap, complete, hints, refuse_unnamed_persons
+from flowveil.reading.columns import (
+    ColumnMap,
+    complete,
+    hints,
+    refuse_grid_codes,
+    refuse_unnamed_persons,
+)
 from flowveil.reading.database import batches_of, in_own_words, open_database
 from flowveil.reading.engines.staging import BATCH_ROWS, Staged
 from flowveil.reading.formats import chosen_format
@@ -121,6 +127,9 @@ def _read_as(table: Table, reading: Reading) -> Reading:
     if reading.thousands is None and not reading.decimal_comma:
         reading = replace(reading, thousands=given.pop("thousands", None))
     given.pop("thousands", None)
+    counted = given.pop("counted", None)
+    if reading.counted is None and columns.trips is None:
+        reading = replace(reading, counted=counted)
     if columns.ends:
         given = {role: name for role, name in given.items() if not role.startswith(_ENDS)}
     if columns.weight:
@@ -253,6 +262,8 @@ class Query:
             )
         names = [name for name in table.names if name not in table.partitions]
         sample = sampler(table)
+        if isinstance(tiling, H3Tiling) and columns.has_tiles:
+            refuse_grid_codes(columns.ends, sample, ends_named=bool(reading.columns.ends))
         if isinstance(tiling, MapTiling) and columns.has_tiles:
             _refuse_other_codes(table.label, columns, reading, tiling.zone_map, sample)
         if reading.ask_person:

@@ -22,10 +22,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flowveil.core.errors import DataError, FlowveilError, ParameterError, option
+from flowveil.core.errors import DataError, FlowveilError, option
 from flowveil.core.flows import Flows
 from flowveil.core.read_summary import ReadSummary
-from flowveil.core.values import refuse_numbers
 from flowveil.reading import Reading
 from flowveil.reading.database import fetch_table, in_own_words, open_database
 from flowveil.reading.engines.duckdb import BATCH_ROWS, Query, Staged
@@ -54,6 +53,7 @@ from flowveil.reading.engines.staging import FRACTION, kept_columns
 from flowveil.reading.persons import known_persons, person_sql, placeholder_name, placeholder_sql
 from flowveil.reading.screening import Kept, Screening
 from flowveil.reading.tiling import tiling_of
+from flowveil.request import support
 from flowveil.system.limits import FLOW_READ, about, room_for
 
 #: Libraries that interpret values; a worker with other versions could read other flows.
@@ -67,13 +67,12 @@ def read(
 
     See `flowveil.reading.engines.Engine`.
     """
-    if reading.numbers is not None:
-        refuse_numbers({"engine='spark' (--engine spark)": True})
-    if reading.source_format is not None or reading.column_names:
-        raise ParameterError(
-            f"{option('source_format')} and {option('column_names')} are read by DuckDB. Hint:"
-            " leave out the engine, or name the columns."
-        )
+    asked = {
+        "mean": reading.numbers,
+        "source_format": reading.source_format,
+        "column_names": reading.column_names or None,
+    }
+    support.check(support.asked_of({**asked, "engine": "spark"}), support.Expected())
     tiling = tiling_of(reading)
     spark = source.sparkSession if is_dataframe(source) else session()
     with open_database(None) as con, on_the_cluster("the input"):

@@ -36,6 +36,11 @@ def prepare(name: str, source: Any, **options: Any) -> Prepared:
 
     Raises ParameterError for an unknown data set or option, DataError if the files are not those of
     the data set.
+
+    Examples:
+        >>> prepared = flowveil.prepare("gps", "points.csv")
+        >>> prepared.trips.num_rows
+        2
     """
     if name not in SOURCES:
         raise ParameterError(
@@ -50,10 +55,8 @@ def prepare(name: str, source: Any, **options: Any) -> Prepared:
     ]
     for option in options:
         if option not in known:
-            allowed = ", ".join(f"--{o.replace('_', '-')}" for o in known) or "none"
-            raise ParameterError(
-                f"'{name}' has no option --{option.replace('_', '-')}; allowed: {allowed}."
-            )
+            allowed = ", ".join(known) or "none"
+            raise ParameterError(f"'{name}' has no option {option}; allowed: {allowed}.")
     prepared = make(source, **options)
     if prepared.trips.num_rows == 0:
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in prepared.dropped.items())

@@ -112,8 +112,8 @@ def prepare_cdr(
         trips = table.with_timezone(trips)
     notes = (
         (
-            "every change of antenna is a trip, as in Matet et al. (2023); --stay and --handover"
-            " leave some out."
+            "every change of antenna is a trip, as in Matet et al. (2023); --option stay=SECONDS"
+            " and --option handover=SECONDS leave some out."
         ),
     )
     return Prepared(
@@ -134,7 +134,7 @@ def _select(con: Any, places: pa.Table | None) -> dict[str, int]:
         needed += " that is in the table of antennas"
     none_left = (
         f"No record can be used: of {{n}} records none has {needed}. "
-        "Hint: name the columns with --person, --time and --antenna."
+        "Hint: name the columns with --person, --time and --option antenna=COLUMN."
     )
     dropped = drop_rows(con, reasons, none_left=none_left)
     con.execute(

@@ -68,7 +68,7 @@ _USABLE = (
 )
 _NO_POINT = (
     "No point can be used: of {n} points none has a person, a time and coordinates on the earth. "
-    "Hint: name the columns with --person, --time, --lat and --lon."
+    "Hint: name the columns with --person, --time, --option lat=COLUMN and --option lon=COLUMN."
 )
 
 

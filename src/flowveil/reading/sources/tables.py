@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from flowveil.core.errors import DataError
 from flowveil.core.headers import Header, plain_name
+from flowveil.reading.columns import SIGHTINGS, are_sightings
 from flowveil.reading.database import in_own_words, open_database
 from flowveil.reading.sql import number_sql, present_sql
 from flowveil.reading.table import Table
@@ -170,6 +171,9 @@ def choose_columns(wanted: Iterable[Column], header: Header) -> dict[str, str]:
             )
         else:
             chosen[role] = found
+    lacks_places = not {"lat", "lon"} & set(chosen)
+    if problems and lacks_places and "antenna" not in chosen and are_sightings(names):
+        raise DataError(SIGHTINGS)
     if problems:
         listed = "".join(f"\n- {p}" for p in problems)
         raise DataError(f"The table is not what is expected:{listed}\n{header.described()}")

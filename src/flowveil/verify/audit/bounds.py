@@ -1,5 +1,5 @@
 """Bounds of what matrices of the same trips say together, whatever the trips are
-(docs/audit/subtraction.md).
+(docs/audit/README.md).
 
 *Two homogeneous matrices: exactly.* At each place take the larger of the two zones. Pairs of these
 are *blocks*: two-way tables whose rows are pairs of the first matrix and whose columns are pairs of

@@ -36,6 +36,7 @@ class Parts(Figures):
     cells: int = 0  # cells that prove something of their parts
     parts: int = 0  # pairs of tiles in them
     close: int = 0  # those whose bounds leave at most three values
+    certain: int = 0  # those whose bounds leave one value
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ def bounded_parts(release: PublishedRelease) -> tuple[Parts, tuple[Part, ...]] |
     """Returns the pairs of tiles that are proven to have trips.
 
     None where the rule above does not hold: without layers, with secret thresholds, people or
-    population protected, further rules, slices, revisions, or zones that are not of H3 cells.
+    population protected, further rules, districts, slices, folds, revisions, or zones that are not
+    of H3 cells.
     """
     parameters, statement = release.report["parameters"], release.report["statement"]
     resolution = parameters.get("resolution")
@@ -63,6 +65,8 @@ def bounded_parts(release: PublishedRelease) -> tuple[Parts, tuple[Part, ...]] |
         or list(release.report["guarantee"].get("protect") or ()) != ["trips"]
         or any(parameters.get(name) is not None for name in ("dominance", "stricter", "t", "l"))
         or parameters.get("same_zones")
+        or release.report["kind"] != "layered"
+        or (parameters.get("options") or {}).get("districts") is not None
         or not release.nodes
         or release.revised
         or len(release.matrices) != 1
@@ -71,10 +75,11 @@ def bounded_parts(release: PublishedRelease) -> tuple[Parts, tuple[Part, ...]] |
     ):
         return None
     found = tuple(_parts(release, release.matrices[0], resolution))
-    close = sum(part.high - part.low < _CLOSE for _, part in found)
-    return Parts(len({cell for cell, _ in found}), len(found), close), tuple(
-        part for _, part in found
+    parts = tuple(part for _, part in found)
+    close, certain = (
+        sum(part.high - part.low < values for part in parts) for values in (_CLOSE, 1)
     )
+    return Parts(len({cell for cell, _ in found}), len(parts), close, certain), parts
 
 
 def _parts(

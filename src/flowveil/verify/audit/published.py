@@ -85,6 +85,9 @@ class PublishedRelease:
     report: Mapping[str, Any]  # the content of report.json
     manifest: str | None = None  # SHA-256 of its manifest.json; None for tables in memory
 
+    def __repr__(self) -> str:
+        return f"<PublishedRelease: {len(self.matrices)} matrices>"
+
 
 def read_release(folder: str | Path) -> PublishedRelease:
     """Read a published folder. Its files are taken at their word; `flowveil verify` checks them."""
@@ -222,7 +225,7 @@ def incomparable(a: PublishedRelease, b: PublishedRelease) -> str | None:
     """Why two releases cannot be compared; None if they can."""
     if a.noisy or b.noisy:
         return "counts of one carry noise"
-    if not (a.nodes and b.nodes):
+    if not (a.nodes and b.nodes) and not (a.ground == b.ground and disjoint(a, b)):
         return "the cells of one are boxes, or have folds"
     if a.ground != b.ground:
         return "they are of different areas, or left out different rows"

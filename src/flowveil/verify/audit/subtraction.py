@@ -1,6 +1,6 @@
 """Finds groups of trips that several releases confine together, though each of them is safe alone.
 
-docs/audit/subtraction.md defines groups and says how they are found. Guaranteed: no group is
+docs/audit/README.md defines groups and says how they are found. Guaranteed: no group is
 reported that some trips which give the published tables would contradict, if the releases are of
 the trips that they state and a release lists all values of its slice columns. What is not compared
 is listed.

@@ -268,7 +268,9 @@ def _is_exact(
     exact = (sums > 0) & (release.trips() == sums)
     if release.method == "posterior":
         large = exact[sums >= _surely_large(guarantee["scale"])]
-        return _too_many(large, np.full(len(large), -math.expm1(-1 / guarantee["scale"])))
+        # Of slices, a count may also be the total of its pair.
+        scale = min(step["scale"] for step in steps or [guarantee])
+        return _too_many(large, np.full(len(large), -math.expm1(-1 / scale)))
     if steps is None or release.method == "privtree":
         exact = exact[sums > 0]
         return _too_many(exact, np.full(len(exact), -math.expm1(-1 / guarantee["scale"])))

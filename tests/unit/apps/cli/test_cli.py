@@ -99,7 +99,7 @@ def test_prose_is_quiet_about_progress_when_not_in_a_terminal(tmp_path, trips_cs
     assert said.err.startswith("Read 400 rows: 400 trips by ")
     assert said.err.count("\n") == 1
     assert "every published cell holds at least 5 trips" in said.out
-    assert "Not protected: people" in said.out
+    assert "People are not protected." in said.out
     assert "SECRET" not in said.out
 
 

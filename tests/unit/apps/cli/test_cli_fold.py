@@ -76,7 +76,7 @@ def test_the_command_line_folds_verifies_and_repeats(here, capsys):
                 "series",
             ]
         )
-    assert "leave the folds out" in capsys.readouterr().err
+    assert "A series cannot be asked for --fold" in capsys.readouterr().err
     main(["derive", "out", "--sum", "purpose", "--out", "sum", "--quiet"])
     main(["reconstruct", "out", "--zones", "6", "--out", "areas.csv", "--quiet"])
     assert read_json(here / "sum" / "report.json")["kind"] == "folded"
@@ -101,8 +101,10 @@ def test_the_command_line_folds_verifies_and_repeats(here, capsys):
             ["--fold", "purpose=purposes.csv", "--set", "protection.dominance=0.5"],
             "combined with folds",
         ),
-        (["--fold", "purpose=purposes.csv", "--method", "twincut"], "cannot fold purpose"),
-        (["--fold", "purpose=purposes.csv", "--format", "omx"], "times or groups of cells"),
+        (
+            ["--fold", "purpose=purposes.csv", "--method", "twincut"],
+            "--fold cannot be combined with method 'twincut'",
+        ),
         (["--fold", "purpose=missing.csv"], "does not exist"),
         (["--fold", "purposes.csv"], "NAME=FILE|name=value|NAME=VALUE"),
         (["--fold", "porpuse=purposes.csv"], "- 'porpuse'."),

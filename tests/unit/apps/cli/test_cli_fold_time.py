@@ -50,7 +50,10 @@ def test_the_command_line_folds_and_verifies(trips, tmp_path, capsys):
         (["--every", "hour", "--by", "who", "--by-many"], "cannot be combined with --by"),
         (["--every", "day", "--every", "1h"], "--every can be given once"),
         (["--every", "weekday"], "cannot be folded"),
-        (["--every", "hour", "--method", "twincut"], "cannot fold time"),
+        (
+            ["--every", "hour", "--method", "twincut"],
+            "--fold-time cannot be combined with method 'twincut'",
+        ),
         (["--every", "hour", "--format", "omx"], "no place for the times"),
         (["--every", "hour", "--format", "flowmap"], "no place for the times"),
     ],

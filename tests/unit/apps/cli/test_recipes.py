@@ -288,13 +288,16 @@ def test_json_and_quiet_are_taken_anywhere(folder, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--time t --every hour --fold-time --format omx", "times or groups of cells"),
+        ("--time t --every hour --fold-time --format flowmap", "times or groups of cells"),
         ("--time t --every hour --dominance 0.5", "--set protection.dominance"),
         (
             "--by sex --set protection.dominance=0.5",
             "--set protection.dominance cannot be combined with slices",
         ),
-        ("--method laplace --set protection.t=0.5", "--set protection.t cannot be used"),
+        (
+            "--method laplace --set protection.t=0.5",
+            "--set protection.t cannot be combined with noise",
+        ),
         (
             "--by sex --set slices.values=sex=f,m",
             "--set slices.values cannot be combined with exact counts",

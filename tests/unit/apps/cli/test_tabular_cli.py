@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import re
+import shlex
 import subprocess
 import sys
+import zipfile
 from contextlib import redirect_stderr, redirect_stdout
 from types import SimpleNamespace
 
@@ -196,3 +200,45 @@ def test_heavy_libraries_stay_unloaded():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def clinic(tmp_path):
+    rows = [
+        {"age": 20 + i % 30, "sex": "fm"[i % 2], "disease": f"d{i % 2}", "name": f"person {i}"}
+        for i in range(90)
+    ]
+    (tmp_path / "t.ndjson").write_text("\n".join(map(json.dumps, rows)))
+    lines = [";".join(rows[0]), *(";".join(map(str, row.values())) for row in rows)]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
+        archive.write(tmp_path / "t.csv", "t.csv")
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress((tmp_path / "t.csv").read_bytes()))
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "ndjson", "zip"])
+def test_records_are_read_by_the_reader_of_trips(clinic, kind):
+    words = ["--quasi", "age,sex", "--identifier", "name", "--keep", "disease", "--k", "5"]
+    main(["tabular", "mondrian", str(clinic / f"t.{kind}"), *words, "--out", f"{clinic}/o.csv"])
+    released = read_records(clinic / "o.csv")["disease"].to_pylist()
+    assert (released.count("d0"), released.count("d1")) == (45, 45)
+
+
+@pytest.mark.parametrize(
+    "command", [["mondrian", "--k", "5"], ["compare", "--sensitive", "disease"]]
+)
+def test_columns_are_shown_with_a_command_that_runs(clinic, command, capsys):
+    name, *words = command
+    out = clinic / ("o.csv" if name == "mondrian" else "folder")
+    base = ["tabular", name, str(clinic / "t.csv"), *words, "--out", str(out)]
+    with pytest.raises(SystemExit):
+        main(base)
+    said = capsys.readouterr().err
+    assert "'age', 'sex', 'disease', 'name'" in said
+    assert "person 1" not in said
+    hint = re.search(r"begin with (--quasi .*)\.", said)[1]
+    assert ("disease" in hint) == (name == "mondrian")
+    few = ["--set", "repeats=1", "--k", "5", "--epsilon", "1"] if name == "compare" else []
+    main([*base, *shlex.split(hint), *few])
+    assert out.exists()

@@ -331,7 +331,7 @@ def test_the_command_line_refuses_with_exit_code_3_and_lists(trips_csv, tmp_path
         "--ledger",
         ledger,
     )
-    assert run(*asked, "--k", 5, "--out", tmp_path / "a") == 0
+    assert run(*asked, "-v", "--k", 5, "--out", tmp_path / "a") == 0
     assert "holds no other exact release" in capsys.readouterr().out
     assert run(*asked, "--k", 8, "--out", tmp_path / "b") == 3
     assert "same trips as 'a'" in capsys.readouterr().err

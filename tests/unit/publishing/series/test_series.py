@@ -115,6 +115,36 @@ def test_longer_periods_are_derived_from_the_published_steps_and_verified(series
     assert verify_series(series, against=months(3)).findings
 
 
+def test_a_series_with_a_publisher_is_a_series_in_data_portals(tmp_path):
+    place, rdflib = tmp_path / "series", pytest.importorskip("rdflib")
+    base = "https://data.example.org/trips"
+    about = {"publisher": "City of Paris", "base_url": base, "language": "fr"}
+    publish_series(
+        months(2), place, time="time", resolution=7, about=about, formats="dcat", asked={**K}
+    )
+    graph = rdflib.Graph().parse(data=(place / "dcat.jsonld").read_text("utf-8"), format="json-ld")
+    dcat = rdflib.Namespace("http://www.w3.org/ns/dcat#")
+    series = rdflib.URIRef(f"{base}/")
+    assert list(graph.subjects(rdflib.RDF.type, dcat.DatasetSeries)) == [series]
+    members = {str(one) for one in graph.subjects(dcat.inSeries, series)}
+    # Each step is the data set that its own metadata describe.
+    own = {
+        json.loads((place / m / "dcat.jsonld").read_text())["@id"] for m in ("2024-01", "2024-02")
+    }
+    assert members == own == {f"{base}/2024-01/", f"{base}/2024-02/"}
+    assert {str(day) for day in graph.objects(None, dcat.startDate)} == {"2024-01-01"}
+    languages = {
+        str(one).rpartition("/")[2] for one in graph.objects(series, rdflib.DCTERMS.language)
+    }
+    assert languages == {"ENG", "FRA"}
+    assert verify_series(place, against=months(2)).findings == ()
+    total = json.loads((place / "derived" / "total" / "report.json").read_text())
+    assert total["statement"]["about"]["base_url"] == f"{base}/derived/total"
+    changed = (place / "dcat.jsonld").read_text().replace("City", "Town")
+    (place / "dcat.jsonld").write_text(changed)
+    assert "dcat.jsonld" in str(verify_series(place, against=months(2)).findings)
+
+
 def test_only_complete_periods_are_derived():
     days = [f"2024-02-{day:02}" for day in range(1, 30)]
     assert complete_periods(days[:1]) == {}

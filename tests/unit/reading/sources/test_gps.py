@@ -108,7 +108,7 @@ def test_rules_must_be_above_zero():
 def test_unknown_sources_and_options_are_refused():
     with pytest.raises(ParameterError, match="porto"):
         prepare("portoo", "x.csv")
-    with pytest.raises(ParameterError, match="--gap"):
+    with pytest.raises(ParameterError, match="no option gap"):
         prepare("porto", "x.csv", gap=3)
 
 

@@ -11,7 +11,7 @@ import {
 import { button, make } from "./panel.mjs";
 import { placeChoice, queryOf } from "./question.mjs";
 
-const MOST_BARS = 9;
+const MOST_BARS = 8;
 
 /* A number with the range that the cells prove; exact values are in the data attributes. */
 function numbered(world, query, kind) {
@@ -200,7 +200,9 @@ function barsOf(world, rows, total) {
     span.style.left = `${(100 * low) / most}%`;
     span.style.width = `${Math.max(0.5, (100 * (Math.min(high, most) - low)) / most)}%`;
     bar.append(fill, span);
-    item.append(button(label, act, "link"), figures, bar);
+    const named = button(label, act, "link");
+    named.title = label;
+    item.append(named, figures, bar);
     list.append(item);
   });
   return list;
@@ -218,6 +220,9 @@ export function fillHours(world, box, act) {
     totalOf(model, { ...queryOf(state), hour }),
   );
   const most = Math.max(...totals, 1e-9);
+  /* The mean of the days of a declared period. */
+  const days = isClock(model.times) ? model.answer.days : null;
+  const words = (trips) => world.number(roundedTo3(trips / (days ?? 1)));
   const chart = make("div", "", "hours", {
     role: "group",
     "aria-label": t("hour"),
@@ -229,10 +234,8 @@ export function fillHours(world, box, act) {
       () => act.change({ hour: state.hour === label ? null : label }),
       state.hour === label ? "now" : "",
     );
-    bar.setAttribute(
-      "aria-label",
-      `${label}: ${world.number(roundedTo3(trips))}`,
-    );
+    bar.setAttribute("aria-label", `${label}: ${words(trips)}`);
+    bar.dataset.trips = trips.toFixed(2);
     bar.title = bar.getAttribute("aria-label");
     bar.setAttribute("aria-pressed", state.hour === label);
     const tall = make("i");
@@ -241,10 +244,15 @@ export function fillHours(world, box, act) {
     chart.append(bar);
   });
   const axis = make("div", "", "axis", { "aria-hidden": "true" });
-  const zone = model.answer.zone;
   for (const label of axisLabels(model.times)) axis.append(make("span", label));
+  const top = make("div", "", "soft most");
+  top.append(
+    make("span", words(most), "", { "aria-hidden": "true" }),
+    make("span", world.clock),
+  );
   box.append(
-    make("h2", zone ? `${t("by_hour")} (${zone})` : t("by_hour")),
+    make("h2", days ? t("by_hour_a_day", { days }) : t("by_hour")),
+    top,
     chart,
     axis,
   );
@@ -257,10 +265,11 @@ export function fillHours(world, box, act) {
     box.append(label);
   }
 }
+const isClock = (times) => times.every((label) => /^\d\d:\d\d$/.test(label));
+
 /* A day has the axis 0, 6, 12, 18, 24; other times their first and last label. */
 export function axisLabels(times) {
-  if (times.every((label) => /^\d\d:\d\d$/.test(label)))
-    return ["0", "6", "12", "18", "24"];
+  if (isClock(times)) return ["0", "6", "12", "18", "24"];
   return [...new Set([times[0], times[times.length - 1]])];
 }
 

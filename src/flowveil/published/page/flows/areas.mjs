@@ -316,30 +316,51 @@ function paintPlaces(pen, frame, { arrows }) {
 
 /* ---- the legend ---- */
 
-export function fillLegend(world, box, make) {
-  const { model, palette, t, number, brief } = world;
+/* The classes of the map: colour and lower limit, the lowest first. */
+export function legendClasses(world) {
+  const { model, palette, number, brief } = world;
   const { limits } = answerScene(world);
+  const { k, basis } = model.answer;
+  return Array.from({ length: limits.length + 1 }, (_, c) => ({
+    colour: tintOf(palette, limits, c),
+    words: c ? brief(limits[c - 1]) : k && basis === "trips" ? number(k) : "",
+  }));
+}
+/* The legend drawn with a pen, from its left end. */
+export function paintLegendOfAreas(pen, world, x, y) {
+  const { model, palette, state, t, number } = world;
+  const soft = { size: 11, fill: palette.soft };
+  const title = t(state.a ? "legend_part" : "legend_ends");
+  pen.text(x, y, title, soft);
+  let at = x + pen.widthOf(title, 11) + 16;
+  for (const { colour, words } of legendClasses(world)) {
+    pen.rect(at, y - 8, 44, 9, { fill: colour });
+    pen.text(at, y + 9, words, { ...soft, size: 10 });
+    at += 44;
+  }
+  const { k } = model.answer;
+  if (!k) return;
+  const box = [0, 22, 22, 0].map((dx, i) => [
+    at + 16 + dx,
+    y - 8 + 9 * (i >> 1),
+  ]);
+  hatch(pen, { lines: [box.flat()] }, { x: 0, y: 0, k: 1 }, palette.outline);
+  pen.text(at + 46, y, t("hatched", { k: number(k) }), soft);
+}
+
+export function fillLegend(world, box, make) {
+  const { model, t, number } = world;
   const swatches = make("div", "", "swatches");
-  const k = model.answer.k;
+  const { k } = model.answer;
   box.textContent = "";
   box.append(
     make("span", t(world.state.a ? "legend_part" : "legend_ends"), "soft"),
   );
-  for (let c = 0; c <= limits.length; c++) {
+  for (const { colour, words } of legendClasses(world)) {
     const one = make("span", "", "swatch");
     const tint = make("i");
-    tint.style.background = tintOf(palette, limits, c);
-    one.append(
-      tint,
-      make(
-        "small",
-        c
-          ? brief(limits[c - 1])
-          : k && model.answer.basis === "trips"
-            ? number(k)
-            : "",
-      ),
-    );
+    tint.style.background = colour;
+    one.append(tint, make("small", words));
     swatches.append(one);
   }
   box.append(swatches);
@@ -348,6 +369,37 @@ export function fillLegend(world, box, make) {
       make("i", "", "hatched"),
       make("span", t("hatched", { k: number(k) }), "soft"),
     );
+}
+
+/* The box of the areas with the middle 97 % of the trip ends in each direction. */
+export function extentOfAreas({ model }) {
+  const all = { from: null, to: null, hour: null };
+  const ends = sumsAt(model, all, "origin");
+  const other = sumsAt(model, all, "destination");
+  const weight = ends.map((v, i) => v + other[i]);
+  const bounds = (values) => {
+    const placed = [...values.keys()]
+      .filter((i) => values[i] !== NOWHERE && weight[i] > 0)
+      .sort((a, b) => values[a] - values[b]);
+    const total = placed.reduce((sum, i) => sum + weight[i], 0);
+    let sum = 0;
+    let low = null;
+    let high = null;
+    for (const i of placed) {
+      sum += weight[i];
+      if (low === null && sum >= 0.015 * total) low = values[i];
+      if (high === null && sum >= 0.985 * total) high = values[i];
+    }
+    return [low ?? 0, high ?? 1];
+  };
+  const [west, east] = bounds(model.x);
+  const [north, south] = bounds(model.y);
+  return {
+    west,
+    east: Math.max(east, west + 1),
+    north,
+    south: Math.max(south, north + 1),
+  };
 }
 
 /* The area under a point, the smallest where areas lie in others. */

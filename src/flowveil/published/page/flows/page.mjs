@@ -6,25 +6,18 @@ import {
   answerScene,
   areaUnder,
   areasWithin,
+  extentOfAreas,
   fillLegend,
   paintAnswer,
 } from "./areas.mjs";
 import { fillAnswer, fillHours, relyOn } from "./answer.mjs";
-import { shapesOf } from "./columns.mjs";
-import {
-  estimateOf,
-  rangeOf,
-  rangeWords,
-  roundedTo3,
-  sumsAt,
-} from "./estimate.mjs";
-import { NOWHERE } from "./model.mjs";
+import { rangeOf, rangeWords, roundedTo3 } from "./estimate.mjs";
 import { mountMap } from "./mount.mjs";
 import { fitted, paintCross, paletteOf } from "./paint.mjs";
 import { button, make } from "./panel.mjs";
 import { canvasPen, svgPen } from "./pens.mjs";
+import { framedBy, headingOf, paintFramed, worldOfAnswer } from "./picture.mjs";
 import {
-  NOTHING,
   areasChoice,
   hashOf,
   mountSentence,
@@ -32,7 +25,7 @@ import {
   queryOf,
   stateOf,
 } from "./question.mjs";
-import { csvText, fileName, save } from "./take.mjs";
+import { csvText, embedFile, fileName, save } from "./take.mjs";
 import { mountViewport } from "./viewport.mjs";
 
 export function mountPage(root, data) {
@@ -73,49 +66,32 @@ export function mountPage(root, data) {
   act.open(location.hash);
 }
 
+/** @returns {any} */
 function worldOf(root, data) {
-  const model = estimateOf(data);
-  const { language, texts } = data.answer;
-  const { context } = data;
-  const plain = new Intl.NumberFormat(language, { maximumFractionDigits: 0 });
-  const compact = new Intl.NumberFormat(language, {
-    notation: "compact",
-    maximumFractionDigits: 1,
-  });
-  const percents = new Intl.NumberFormat(language, {
-    style: "percent",
-    maximumFractionDigits: 0,
-  });
-  const all = { from: null, to: null, hour: null };
-  const starts = sumsAt(model, all, "origin", model.place);
-  const ends = sumsAt(model, all, "destination", model.place);
+  const { language, zone } = data.answer;
   return {
-    model,
-    state: { ...NOTHING, background: false },
+    ...worldOfAnswer(data),
     view: null,
     width: 0,
     height: 0,
     least: 0,
-    hover: null,
-    lasso: null,
+    tool: null,
     palette: answerPalette(root),
-    volume: starts.map((v, i) => v + ends[i]),
-    ground: context && {
-      ...Object.fromEntries(
-        ["water", "rivers", "borders", "ownLines"].map((name) => [
-          name,
-          shapesOf(context[name]),
-        ]),
-      ),
-      towns: [],
-      ownNames: [],
-    },
-    t: (key, values = {}) =>
-      texts[key].replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole),
-    number: (v) => plain.format(v),
-    brief: (v) => (v < 10_000 ? plain : compact).format(v),
-    percent: (v) => percents.format(v),
+    clock: zone ? clockName(language, zone) : "",
   };
+}
+/* What people call a time zone, and its code. */
+function clockName(language, zone) {
+  try {
+    const named = new Intl.DateTimeFormat(language, {
+      timeZone: zone,
+      timeZoneName: "longGeneric",
+    }).formatToParts(0);
+    const name = named.find(({ type }) => type === "timeZoneName")?.value;
+    return name && name !== zone ? `${name} (${zone})` : zone;
+  } catch {
+    return zone;
+  }
 }
 const answerPalette = (root) => ({
   ...paletteOf(root),
@@ -139,6 +115,7 @@ function elementsOf(world, root) {
   const parts = {
     root,
     layout,
+    left,
     stage,
     canvas,
     ask: make("div", "", "ask"),
@@ -146,6 +123,12 @@ function elementsOf(world, root) {
     zoom: make("div", "", "zoom"),
     tip: make("div", "", "tip"),
     panel: make("aside", "", "answer", { "aria-label": t("answer") }),
+    moving: make("div", "", "moving", {
+      tabindex: "0",
+      role: "group",
+      "aria-label": t("answer"),
+    }),
+    fixed: make("div", "", "fixed"),
     figures: make("div", "", "", { "aria-live": "polite" }),
     hours: make("div"),
     rely: make("div"),
@@ -153,13 +136,17 @@ function elementsOf(world, root) {
     cells: make("div", "", "cells"),
   };
   parts.tip.hidden = true;
-  stage.append(canvas, parts.legend, parts.zoom, parts.tip);
-  left.append(parts.ask, stage);
-  parts.panel.append(parts.figures, parts.hours, parts.rely, parts.take);
+  stage.append(parts.ask, canvas, parts.legend, parts.zoom, parts.tip);
+  left.append(stage);
+  parts.moving.append(parts.figures, parts.hours);
+  parts.fixed.append(parts.rely, parts.take);
+  parts.panel.append(parts.moving, parts.fixed);
+  parts.header = root.querySelector("header");
+  if (parts.header) left.prepend(parts.header);
   layout.append(left, parts.panel);
   root.append(layout);
   if (world.model.data.context)
-    parts.panel.append(
+    parts.fixed.append(
       make("p", world.model.data.context.credit, "credit soft"),
     );
   return parts;
@@ -169,6 +156,7 @@ function actsOf(world, parts) {
   const act = {
     change: (changes) => {
       Object.assign(world.state, changes);
+      parts.tip.hidden = true;
       if (!world.state.a && world.state.b)
         Object.assign(world.state, { a: world.state.b, b: null });
       writeLink(world);
@@ -191,7 +179,9 @@ function actsOf(world, parts) {
       parts.tip.hidden = true;
       world.hover = null;
       parts.canvas.style.touchAction =
-        world.view.k > 3.5 * world.least ? "none" : "pan-y";
+        world.tool === "draw" || world.view.k > 3.5 * world.least
+          ? "none"
+          : "pan-y";
       world.waiting ||= requestAnimationFrame(() => {
         world.waiting = 0;
         drawPage(world, parts);
@@ -210,6 +200,7 @@ function actsOf(world, parts) {
     lasso: (points, done) => {
       world.lasso = done ? null : points;
       if (done) {
+        act.take(null);
         const choice = areasChoice(world, areasWithin(world, points));
         if (choice) {
           act.change({ a: choice });
@@ -217,6 +208,12 @@ function actsOf(world, parts) {
         }
       }
       drawPage(world, parts);
+    },
+    take: (tool) => {
+      world.tool = world.tool === tool ? null : tool;
+      for (const b of parts.zoom.querySelectorAll("[data-tool]"))
+        b.setAttribute("aria-pressed", b.dataset.tool === world.tool);
+      act.moved();
     },
     cells: () => {
       location.hash = "cells";
@@ -269,37 +266,6 @@ function refreshPage(world, parts, act) {
   fillAnswer(world, parts.figures, act);
   fillHours(world, parts.hours, act);
   parts.canvas.dataset.shown = `${answerScene(world).arrows.length} arrows`;
-}
-
-/* The box of the areas with the middle 97 % of the trip ends in each direction. */
-function extentOfAreas({ model }) {
-  const all = { from: null, to: null, hour: null };
-  const ends = sumsAt(model, all, "origin");
-  const other = sumsAt(model, all, "destination");
-  const weight = ends.map((v, i) => v + other[i]);
-  const bounds = (values) => {
-    const placed = [...values.keys()]
-      .filter((i) => values[i] !== NOWHERE && weight[i] > 0)
-      .sort((a, b) => values[a] - values[b]);
-    const total = placed.reduce((sum, i) => sum + weight[i], 0);
-    let sum = 0;
-    let low = null;
-    let high = null;
-    for (const i of placed) {
-      sum += weight[i];
-      if (low === null && sum >= 0.015 * total) low = values[i];
-      if (high === null && sum >= 0.985 * total) high = values[i];
-    }
-    return [low ?? 0, high ?? 1];
-  };
-  const [west, east] = bounds(model.x);
-  const [north, south] = bounds(model.y);
-  return {
-    west,
-    east: Math.max(east, west + 1),
-    north,
-    south: Math.max(south, north + 1),
-  };
 }
 
 function drawPage(world, parts) {
@@ -388,7 +354,18 @@ function showTip(world, parts, px, py) {
 
 function zoomKeys(world, act) {
   const { t } = world;
-  return [
+  const tools = [
+    ["✎", "draw"],
+    ["⊕", "add"],
+  ].map(([words, tool]) => {
+    const b = button(words, () => act.take(tool));
+    b.dataset.tool = tool;
+    b.title = t(tool);
+    b.setAttribute("aria-label", t(tool));
+    b.setAttribute("aria-pressed", "false");
+    return b;
+  });
+  const keys = [
     ["+", "zoom_in", () => world.viewport.zoom(1.6)],
     ["−", "zoom_out", () => world.viewport.zoom(1 / 1.6)],
     ["⌂", "whole_area", () => act.home()],
@@ -398,6 +375,7 @@ function zoomKeys(world, act) {
     b.setAttribute("aria-label", t(key));
     return b;
   });
+  return [...keys, ...tools];
 }
 
 /* ---- the cells behind the answer ---- */
@@ -406,7 +384,9 @@ function showCells(world, parts, show) {
   const { t, model } = world;
   (show ? parts.layout : parts.cells).remove();
   parts.root.append(show ? parts.cells : parts.layout);
-  if (!show || parts.cells.childElementCount) return;
+  const mounted = parts.cells.querySelector("canvas");
+  if (parts.header) (show ? parts.cells : parts.left).prepend(parts.header);
+  if (!show || mounted) return;
   const back = button(t("back_to_answer"), () => {
     location.hash = hashOf(world.state);
   });
@@ -435,6 +415,9 @@ function takeButtons(world, act) {
     button("SVG", () => pictureOfAnswer(world, "svg")),
     button("CSV", () =>
       save(fileName(title, "csv"), tableOfAnswer(world), "text/csv"),
+    ),
+    button(t("embed"), () =>
+      save(fileName(title, "html"), embedFile(), "text/html"),
     ),
   ];
   return [
@@ -481,49 +464,19 @@ function tableOfAnswer(world) {
   ]);
 }
 
+/* Pictures have light colours, as paper has. */
 function pictureOfAnswer(world, kind) {
   const root = document.documentElement;
-  const { model } = world;
   const was = root.classList.contains("printing");
-  const top = 62;
-  const foot = 20 * model.data.words.picture.length + 16;
   root.classList.add("printing");
   const light = { ...world, hover: null, palette: answerPalette(root) };
-  const { width } = world;
-  const height = world.height + top + foot;
-  const heading = model.answer.headline ?? model.data.words.title;
   root.classList.toggle("printing", was);
-  const paint = (pen) => {
-    pen.rect(0, 0, width, height, { fill: light.palette.paper });
-    pen.clip(0, top, width, world.height, () =>
-      paintAnswer(
-        pen,
-        { ...light, width, height: world.height + top },
-        { ...world.view, y: world.view.y + top },
-        width,
-        world.height + top,
-      ),
-    );
-    pen.rect(0, 0, width, top, { fill: light.palette.paper });
-    pen.text(16, 24, heading, {
-      size: 19,
-      bold: true,
-      fill: light.palette.ink,
-    });
-    pen.text(16, 48, questionWords(world), {
-      size: 13,
-      fill: light.palette.soft,
-    });
-    model.data.words.picture.forEach((line, i) =>
-      pen.text(16, top + world.height + 18 + 20 * i, line, {
-        size: 12,
-        fill: light.palette.soft,
-      }),
-    );
-  };
+  const { width } = world;
+  const height = world.height + framedBy(world);
+  const heading = headingOf(world);
   if (kind === "svg") {
     const pen = svgPen(width, height, heading);
-    paint(pen);
+    paintFramed(pen, light, width, height);
     save(fileName(heading, "svg"), pen.markup(), "image/svg+xml");
     return;
   }
@@ -531,17 +484,11 @@ function pictureOfAnswer(world, kind) {
   const density = 1600 / width;
   canvas.width = 1600;
   canvas.height = Math.round(height * density);
-  paint(canvasPen(canvas.getContext("2d"), density));
+  paintFramed(
+    canvasPen(canvas.getContext("2d"), density),
+    light,
+    width,
+    height,
+  );
   canvas.toBlob((blob) => save(fileName(heading, "png"), blob), "image/png");
-}
-function questionWords(world) {
-  const { state, t } = world;
-  const [before, , after] = t(
-    state.way === "to" ? "sentence_to" : "sentence_from",
-  ).split("|");
-  if (!state.a) return t("largest_flows");
-  const second = state.b
-    ? ` ${t(state.way === "from" ? "to" : state.way === "to" ? "from" : "and")} ${state.b.label}`
-    : "";
-  return `${before} ${t(state.way)} ${state.a.label}${second} ${after} ${state.hour ?? ""}`.trim();
 }

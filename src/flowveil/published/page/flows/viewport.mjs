@@ -1,6 +1,7 @@
 /* Moves a map: fingers, mouse, wheel and keys change a view {k, x, y} of a canvas.
 
-   `act` has home(), moved(), pick(x, y, more), near(x, y), leave(), clear() and lasso(points, done). */
+   `act` has home(), moved(), pick(x, y, more), near(x, y), leave(), clear() and lasso(points, done). With the tool `draw`
+   a drag draws, and with `add` a click adds an area, both as with Shift. */
 
 const STEPS = {
   ArrowLeft: [60, 0],
@@ -57,7 +58,7 @@ export function mountViewport(canvas, world, act) {
       hand.drag = null;
     } else {
       hand.drag = { x: e.clientX, y: e.clientY, moved: false };
-      hand.lasso = e.shiftKey ? [at(e)] : null;
+      hand.lasso = e.shiftKey || world.tool === "draw" ? [at(e)] : null;
     }
   });
   canvas.addEventListener("pointermove", (e) => {
@@ -87,7 +88,8 @@ export function mountViewport(canvas, world, act) {
     fingers.delete(e.pointerId);
     if (chosen && hand.drag && !hand.pinch) {
       if (hand.lasso && hand.drag.moved) act.lasso(hand.lasso, true);
-      else if (!hand.drag.moved) act.pick(...at(e), e.shiftKey);
+      else if (!hand.drag.moved)
+        act.pick(...at(e), e.shiftKey || world.tool === "add");
     }
     hand.drag = null;
     hand.lasso = null;
@@ -115,7 +117,11 @@ export function mountViewport(canvas, world, act) {
     else if (e.key === "0") act.home();
     else if (e.key === "Escape") act.clear();
     else if (e.key === "Enter" || e.key === " ")
-      act.pick(world.width / 2, world.height / 2, e.shiftKey);
+      act.pick(
+        world.width / 2,
+        world.height / 2,
+        e.shiftKey || world.tool === "add",
+      );
     else return;
     e.preventDefault();
   });
