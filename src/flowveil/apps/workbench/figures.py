@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flowveil.core.times import TIME
-from flowveil.core.vehicles import names_vehicles
+from flowveil.core.unit_names import names_vehicles
 from flowveil.published.about import period_in_words
 from flowveil.published.report import distance_in_words
 from flowveil.release.facets import Facets
