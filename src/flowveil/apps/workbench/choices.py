@@ -54,7 +54,7 @@ _THRESHOLDS = (
     "allow_small_k",
     "population_only",
 )
-#: Thresholds of the chart, and the methods that it compares besides the chosen one.
+#: Thresholds of the chart, and the methods that it compares with the chosen one.
 CHART_K, CHART_METHODS = (5, 10, 20, 50), ("layercut", "paircut", "twincut", "odkanon")
 #: Settings that scripts of the page set without a field: columns from the table, the area, options
 #: of the method.

@@ -175,7 +175,7 @@ class Task:
     def release(self, label: str) -> Any:
         """Returns the release of the choices, computed once for the same choices and files.
 
-        Noise is drawn anew for every call: a draw that was looked at must not be chosen.
+        Noise is drawn again for every call: a draw that was looked at must not be chosen.
         """
         # Refuses files that have changed, also where the release is kept.
         for name in ("source", "zones"):

@@ -327,7 +327,7 @@ def test_the_chart_has_a_point_for_each_method_and_k(folder, tmp_path):
 
 
 def test_a_release_is_computed_once(folder, tmp_path, monkeypatch):
-    """What was tried is what is checked and published; noise alone is drawn anew."""
+    """What was tried is what is checked and published; noise alone is drawn again."""
     (tmp_path / "files").mkdir()
     made = []
 
