@@ -22,7 +22,7 @@ import pyarrow as pa
 import flowveil
 from benchmarks.twincut_table import DATA
 from flowveil.verify.audit.published import read_release
-from flowveil.verify.audit.subtraction import Groups, confined_groups
+from flowveil.verify.audit.subtraction import ReleaseGroups, confined_groups
 
 K = 10
 #: Quarters by their first day: the last days of their months.
@@ -48,14 +48,14 @@ def main() -> None:
             part()
 
 
-def said(found: Groups) -> str:
+def said(found: ReleaseGroups) -> str:
     return (
         f"{len(found):,} | {found.single_cells:,} | {found.single_trips:,} |"
         f" {len(found.unchecked):,}"
     )
 
 
-def audited(folders: list[Path]) -> tuple[Groups, float]:
+def audited(folders: list[Path]) -> tuple[ReleaseGroups, float]:
     begun = time.process_time()
     return flowveil.audit_releases(folders).groups, time.process_time() - begun
 

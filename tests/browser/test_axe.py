@@ -17,7 +17,7 @@ from browser.pages import COLOURS, redrawn, violations
 from conftest import trip_table
 from flowveil import anonymize, anonymize_slices, read_slices, read_trips
 from flowveil.analysis.comparison import Comparison
-from flowveil.analysis.experiment import Run
+from flowveil.analysis.experiment import MeasuredRun
 from flowveil.analysis.release_analysis import analyze_release
 from flowveil.analysis.tables import Sheet, html_part
 from flowveil.apps.cli import main
@@ -65,7 +65,7 @@ def _releases(folder: Path) -> dict[str, Path]:
     found["internal"] = analyze_release(plain).write(folder / "private") / "before-after.html"
     measures = {"suppressed_share": 0.1, "mean_generalization_error": 12.0}
     runs = tuple(
-        Run(
+        MeasuredRun(
             m,
             5,
             ("trips",),

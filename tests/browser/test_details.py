@@ -14,7 +14,7 @@ import shapely
 
 from browser.pages import redrawn
 from flowveil.analysis.comparison import Comparison
-from flowveil.analysis.experiment import Run
+from flowveil.analysis.experiment import MeasuredRun
 
 
 def squares(density: np.ndarray, area: np.ndarray) -> tuple[pa.Table, pa.Table]:
@@ -62,7 +62,7 @@ def stretched(tmp_path_factory):
         "k_people": 12,
     }
     runs = tuple(
-        Run(
+        MeasuredRun(
             name,
             10,
             ("trips", "people", "population"),

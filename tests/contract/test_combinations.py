@@ -214,7 +214,6 @@ def is_row(message: str) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Weak")
 @pytest.mark.parametrize("name", ASKED)
 def test_a_pair_is_refused_by_its_row_or_makes_a_verified_release(name, inside, tmp_path):
     ordered = list(ASKED)

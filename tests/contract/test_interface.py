@@ -56,9 +56,12 @@ ANONYMIZE = {
     "zones csv": (f"{TILES} --zones zones.csv", "layered"),
     "zones geojson": (f"{TILES} --zones zones.geojson", "layered"),
     "zones parquet": (f"{TILES} --zones zones.parquet", "layered"),
-    "time": (f"trips.csv {K} --time t --every 1h --timezone Europe/Oslo --ledger ledger", "sliced"),
+    "time": (
+        f"trips.csv {K} --time t --every 1h --separate --method twincut --timezone Europe/Oslo --ledger ledger",
+        "sliced",
+    ),
     "folded": (f"trips.csv {K} --time t --every 1h --fold-time --within 2.2,48.7,2.5,49", "folded"),
-    "attributes": (f"trips.csv {K} --by sex,age", "sliced"),
+    "attributes": (f"trips.csv {K} --by sex,age --separate --method twincut", "sliced"),
     "same map": (f"trips.csv {K} --zones-of guarantees --protect people", "plain"),
     "fine": (
         f"trips.csv {K} --method twincut --protect trips --max-suppressed 0.3 --no-person",

@@ -17,7 +17,7 @@ import pytest
 
 from flowveil.apps.cli import main
 from flowveil.methods.discrete_noise import repeatable_bits
-from flowveil.tabular.compare import Grid
+from flowveil.tabular.compare import CompareGrid
 from samples import stage
 from samples.processes import in_this_process
 
@@ -89,7 +89,9 @@ def test_the_blocks_of_a_page_run(
     # Noise sometimes leaves nothing to publish, so it is fixed here: the same in every run.
     monkeypatch.setattr("flowveil.methods.discrete_noise.system_bits", repeatable_bits(0))
     # Fifteen syntheses of each setting make smooth curves; two are enough for a page to run.
-    monkeypatch.setattr(Grid, "__post_init__", lambda grid: object.__setattr__(grid, "repeats", 2))
+    monkeypatch.setattr(
+        CompareGrid, "__post_init__", lambda grid: object.__setattr__(grid, "repeats", 2)
+    )
     names = stage.names(folder)
     with in_this_process():
         for block in to_run(page):

@@ -336,7 +336,6 @@ OTHERS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:Weak")
 @pytest.mark.parametrize("name", [*PLAIN, *OTHERS])
 def test_no_reader_determines_more_than_the_choice_of_cells_reveals(name):
     case = {**PLAIN, **OTHERS}[name]

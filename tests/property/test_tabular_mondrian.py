@@ -70,16 +70,17 @@ settings_ = settings(max_examples=25, deadline=None, suppress_health_check=[Heal
     st.sampled_from([None, 0.1, 0.3, 0.6]),
     st.booleans(),
     st.sampled_from(["width", "distinct"]),
+    st.booleans(),
 )
-def test_same_partitions_as_the_recursion(drawn, k, l, t, strict, choose):
+def test_same_partitions_as_the_recursion(drawn, k, l, t, strict, choose, first):
     table, names = drawn
     columns = [encode(table, ATTRIBUTES[name]) for name in names]
     sensitive = tuple(encode(table, Attribute(name)) for name in ("income", "illness"))
     safety = Safety(k=k, l=l, t=t, sensitive=sensitive)
-    found = partition_records(columns, safety, strict=strict, choose=choose)
+    found = partition_records(columns, safety, strict=strict, choose=choose, stop_at_first=first)
     groups = {frozenset(np.flatnonzero(found == p).tolist()) for p in range(found.max() + 1)}
     assert groups == reference.mondrian(
-        columns, sensitive, k=k, l=l, t=t, strict=strict, choose=choose
+        columns, sensitive, k=k, l=l, t=t, strict=strict, choose=choose, first=first
     )
 
 

@@ -12,11 +12,13 @@ from fractions import Fraction
 TINY = 2.2250738585072014e-308
 
 
-def mondrian(columns, sensitive, *, k, l=None, t=None, strict, choose="width"):
+def mondrian(columns, sensitive, *, k, l=None, t=None, strict, choose="width", first=False):
     """The partitions as a set of frozensets of record numbers."""
     return {
         frozenset(p)
-        for p in _cut(_canonical(columns, sensitive), columns, sensitive, k, l, t, strict, choose)
+        for p in _cut(
+            _canonical(columns, sensitive), columns, sensitive, k, l, t, strict, choose, first
+        )
     }
 
 
@@ -33,7 +35,7 @@ def _canonical(columns, sensitive):
     return sorted(records, key=lambda r: (key[r], spread[r], value[r]))
 
 
-def _cut(partition, columns, sensitive, k, l, t, strict, choose):
+def _cut(partition, columns, sensitive, k, l, t, strict, choose, first):
     best, parts = 0, None
     for column in columns:
         values = {int(column.codes[r]) for r in partition}
@@ -47,9 +49,11 @@ def _cut(partition, columns, sensitive, k, l, t, strict, choose):
         candidate = _in_two(partition, column, strict)
         if all(safe(p) for p in candidate):
             best, parts = merit, candidate
+        elif first:
+            best, parts = merit, None
     if parts is None:
         return [partition]
-    return [q for p in parts for q in _cut(p, columns, sensitive, k, l, t, strict, choose)]
+    return [q for p in parts for q in _cut(p, columns, sensitive, k, l, t, strict, choose, first)]
 
 
 def _width(column, values):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from flowveil.analysis.shadow_releases import Membership, Minimality, membership, minimality
 from flowveil.core.errors import ParameterError
 from flowveil.core.values import value_columns
-from flowveil.published.document import Part, fill, page
+from flowveil.published.document import PagePart, fill, page
 from flowveil.release.folder import taken_at_its_word
 from flowveil.request.keywords import ReadingKeywords
 from flowveil.verify.audit.parts import Parts, bounded_parts
@@ -30,7 +30,7 @@ from flowveil.verify.audit.single_release import (
     linkage,
     sum_dominance,
 )
-from flowveil.verify.audit.subtraction import Groups, confined_groups
+from flowveil.verify.audit.subtraction import ReleaseGroups, confined_groups
 from flowveil.verify.audit.trips import place_trips, read_trips_of, recounted, slices_of
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ SENTENCES = {
 class Audit:
     """What a reader of these releases can compute."""
 
-    groups: Groups  # what they confine together
+    groups: ReleaseGroups  # what they confine together
     releases: tuple[AuditOfOne, ...]  # what each discloses alone
     fail_on: Mapping[str, float] = field(
         default_factory=dict
@@ -509,7 +509,8 @@ def _markdown(audit: Audit, content: Mapping[str, Any]) -> str:
 
 def _page(audit: Audit, content: Mapping[str, Any]) -> str:
     parts = [
-        Part(name, title, fill("list.html", lines=lines)) for name, title, lines in _sections(audit)
+        PagePart(name, title, fill("list.html", lines=lines))
+        for name, title, lines in _sections(audit)
     ]
     if "groups" in content:
         rows = [
@@ -519,7 +520,7 @@ def _page(audit: Audit, content: Mapping[str, Any]) -> str:
             )
             for g in content["groups"]
         ]
-        parts.append(Part("groups", "Groups", fill("pairs.html", rows=rows)))
+        parts.append(PagePart("groups", "Groups", fill("pairs.html", rows=rows)))
     noisy = sum(one.noisy for one in audit.releases)
     kinds = (
         (len(audit.releases) - noisy, "attacked as a reader would"),

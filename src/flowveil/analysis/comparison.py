@@ -18,7 +18,14 @@ from typing import Any
 import pyarrow as pa
 
 from flowveil.analysis.areas import PLANNER, TOGETHER
-from flowveil.analysis.experiment import Run, Settings, Source, Task, methods_of, run_tasks
+from flowveil.analysis.experiment import (
+    MeasuredRun,
+    RunTask,
+    Settings,
+    Source,
+    methods_of,
+    run_tasks,
+)
 from flowveil.analysis.pages.trade_offs import rounded_points
 from flowveil.analysis.papers import Preset
 from flowveil.analysis.tables import (
@@ -94,11 +101,13 @@ class Frontier:
 class Comparison:
     """The runs of a comparison."""
 
-    runs: tuple[Run, ...]  # of methods that guarantee a k, in the order protection, k, method
+    runs: tuple[
+        MeasuredRun, ...
+    ]  # of methods that guarantee a k, in the order protection, k, method
     time_limit: float
     max_suppressed: float
     frontiers: tuple[Frontier, ...] = ()  # of each protection and k, with TwinCut among the methods
-    noisy: tuple[Run, ...] = ()  # of methods that add noise, by ε
+    noisy: tuple[MeasuredRun, ...] = ()  # of methods that add noise, by ε
 
     def __repr__(self) -> str:
         return f"<Comparison of {len(self.runs) + len(self.noisy)} runs, private>"
@@ -240,7 +249,7 @@ def compare_flows(
     runs = [
         task
         for units, k, method in product(settings.protections, settings.k, with_k)
-        for task in _with_time_weights(flows, Task(settings.arguments(method, k, units, flows)))
+        for task in _with_time_weights(flows, RunTask(settings.arguments(method, k, units, flows)))
     ]
     sweeps = [
         replace(task, frontier=settings.hierarchy or "")
@@ -259,7 +268,7 @@ def compare_flows(
     frontiers = tuple(
         Frontier(task.arguments["k"], task.arguments["protect"], rounded_points(points))
         for task, points in zip(sweeps, results[n_all:], strict=True)
-        if points and not isinstance(points, Run)
+        if points and not isinstance(points, MeasuredRun)
     )
     made, with_noise = tuple(results[:n_runs]), tuple(results[n_runs:n_all])
     return Comparison(made, float(limit), settings.max_suppressed, frontiers, with_noise)
@@ -286,7 +295,7 @@ def _methods(flows: Flows, choices: Settings) -> tuple[list[Method], list[Method
     return with_k, with_noise
 
 
-def _noisy_tasks(methods: Sequence[Method], choices: Settings) -> Iterator[Task]:
+def _noisy_tasks(methods: Sequence[Method], choices: Settings) -> Iterator[RunTask]:
     """Yields one task for each method that adds noise and each ε, of the comparison or of the
     method's options.
     """
@@ -300,10 +309,10 @@ def _noisy_tasks(methods: Sequence[Method], choices: Settings) -> Iterator[Task]
                     f"Method '{method.name}' adds noise and is compared by ε. Hint: --epsilon 0.1,1"
                     " (epsilon=...)."
                 )
-            yield Task({"method": method, **options, "epsilon": check_epsilon(epsilon)})
+            yield RunTask({"method": method, **options, "epsilon": check_epsilon(epsilon)})
 
 
-def _with_time_weights(flows: Flows, task: Task) -> list[Task]:
+def _with_time_weights(flows: Flows, task: RunTask) -> list[RunTask]:
     """Returns the task.
 
     Where time is folded without a weight, once for each of `TIME_WEIGHTS` to show the choice.

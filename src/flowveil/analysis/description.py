@@ -43,7 +43,7 @@ class SafeShare:
 
 
 @dataclass(frozen=True)
-class Level:
+class LevelSummary:
     """The same matrix with both ends lifted by some levels; 0 is the tiles.
 
     Only H3 tiles have a resolution.
@@ -118,7 +118,9 @@ class Description:
     destinations: int
     flows: int  # pairs of tiles that have trips
     density: float  # flows over possible pairs of tiles
-    levels: tuple[Level, ...]  # the matrix at the tiles and at each coarser level, finest first
+    levels: tuple[
+        LevelSummary, ...
+    ]  # the matrix at the tiles and at each coarser level, finest first
     contributors: Contributors | None  # about people, or None without persons
     uniqueness: tuple[
         Uniqueness, ...
@@ -129,7 +131,7 @@ class Description:
     )  # lower bound of the mean generalisation error of hierarchical methods; None if not computed
     hierarchy: str  # the tree of the floor
     max_suppressed: float  # limit of the floor, the estimates and the advice
-    estimates: tuple[Estimate, ...]  # what methods would give
+    estimates: tuple[MethodEstimate, ...]  # what methods would give
     whole_areas: WholeAreas | None  # what the readers' areas would give; None without a map
     advice: tuple[str, ...]  # where to start, in sentences
 
@@ -314,7 +316,7 @@ def describe_flows(
 
 def safe_levels(
     flows: Flows, *, k: int = 10, protect: str | Sequence[str] | None = None
-) -> list[Level]:
+) -> list[LevelSummary]:
     """Returns how much is safe at the tiles and at each coarser level, in the protected units."""
     if flows.folds:
         flows, _ = unfolded(flows)
@@ -351,7 +353,9 @@ def _whole_areas(flows: Flows, guarantee: Guarantee, zoning: Zoning) -> WholeAre
     return WholeAreas(zoning.name, len(used), float(missing))
 
 
-def _advice_on_areas(estimates: Sequence[Estimate], areas: WholeAreas | None) -> Iterator[str]:
+def _advice_on_areas(
+    estimates: Sequence[MethodEstimate], areas: WholeAreas | None
+) -> Iterator[str]:
     """Yields which is closer between the readers' areas: the areas themselves, or LayerCut."""
     layered = next((one.planner.get("misplaced") for one in estimates if not one.folded), None)
     if areas is None or layered is None:
@@ -377,7 +381,7 @@ def _has(flows: Flows, unit: Unit) -> bool:
     return not unit.counts_persons or flows.people is not None
 
 
-def _levels(flows: Flows, guarantees: Mapping[str, Guarantee]) -> Iterator[Level]:
+def _levels(flows: Flows, guarantees: Mapping[str, Guarantee]) -> Iterator[LevelSummary]:
     node_o, node_d = flows.origins.leaf_node, flows.destinations.leaf_node
     resolution = flows.intake.resolution
     cells: Cells = flows
@@ -395,7 +399,7 @@ def _levels(flows: Flows, guarantees: Mapping[str, Guarantee]) -> Iterator[Level
             flows.destinations.n_nodes,
         ).cells
         here = None if resolution is None else resolution - lifted
-        yield Level(
+        yield LevelSummary(
             lifted=lifted,
             resolution=here if here is None or here >= 0 else None,
             origins=len(np.unique_values(cells.origin)),
@@ -445,9 +449,9 @@ def _places_of_one(flows: Flows, k: int) -> tuple[int | None, int | None]:
 
 
 def _advice(
-    flows: Flows, levels: Sequence[Level], protect: Sequence[str], max_suppressed: float
+    flows: Flows, levels: Sequence[LevelSummary], protect: Sequence[str], max_suppressed: float
 ) -> Iterator[str]:
-    def suffices(level: Level) -> bool:
+    def suffices(level: LevelSummary) -> bool:
         return all(
             share.volume >= 1 - max_suppressed for share in level.safe if share.unit in protect
         )
@@ -517,7 +521,7 @@ _ESTIMATED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MethodEstimate:
     """The expected result of one method: a run on all flows, recounted like a release, without its
     last step.
     """
@@ -564,10 +568,10 @@ def _estimate(
     arguments: Mapping[str, Any],
     hierarchy: str | None,
     districts: Any,
-) -> Estimate | None:
+) -> MethodEstimate | None:
     """Returns what a method would give; None if its libraries are not installed."""
     options, gives = _ESTIMATED[name]
-    empty = Estimate(name, bool(flows.folds), None, gives)
+    empty = MethodEstimate(name, bool(flows.folds), None, gives)
     if len(flows) > MOST_FLOWS:
         return replace(empty, reason=f"there are more than {MOST_FLOWS:,} flows")
     limit = {"max_suppressed": METHODS[name].max_suppressed} if name == "layercut" else {}

@@ -255,7 +255,7 @@ def on_tree(method: Method, hierarchy: str | None) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Run:
+class MeasuredRun:
     """One run and its result."""
 
     method: str
@@ -311,7 +311,7 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class RunTask:
     """One run to make."""
 
     arguments: Mapping[str, Any]  # of `flowveil.anonymize`, the method included
@@ -322,7 +322,7 @@ class Task:
         None  # compute the points of the frontier instead, on this tree or, with "", the method's
     )
 
-    def to_run(self, status: str, reason: str | None = None) -> Run:
+    def to_run(self, status: str, reason: str | None = None) -> MeasuredRun:
         """Returns the run without measures."""
         given = self.arguments
         protect, names = given.get("protect", ()), ("time_weight", "epsilon")
@@ -331,7 +331,7 @@ class Task:
             "by": random_label(str(self.by), int(self.split or 0)) if is_drawn else self.by,
             "segment": self.segment,
         }
-        return Run(given["method"].name, given.get("k"), protect, status, reason, **further)
+        return MeasuredRun(given["method"].name, given.get("k"), protect, status, reason, **further)
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,7 +348,7 @@ class Source:
     k_population: float | None = None  # the population's threshold of that reading
     keep_tables: bool = False
 
-    def select(self, task: Task) -> Flows:
+    def select(self, task: RunTask) -> Flows:
         """Returns the flows of a task."""
         if task.by is None:
             return self.flows.whole
@@ -362,7 +362,7 @@ class Source:
         return over_own_tiles(flows) if self.trees == "own" else flows
 
 
-def execute(source: Source, task: Task) -> Any:
+def execute(source: Source, task: RunTask) -> Any:
     """Make one run, or compute a frontier; called in a worker process."""
     if task.frontier is not None:
         from flowveil.methods.twincut import frontier
@@ -424,7 +424,7 @@ def _notes(release: Any) -> dict[str, Value]:
     return {**notes, "limited_share": share}
 
 
-def prepare(source: Source, task: Task) -> None:
+def prepare(source: Source, task: RunTask) -> None:
     """Run the same on a few flows, so that imports and compilation are not timed.
 
     Errors are ignored.
@@ -443,7 +443,7 @@ def prepare(source: Source, task: Task) -> None:
 
 def run_tasks(
     source: Source,
-    tasks: Sequence[Task],
+    tasks: Sequence[RunTask],
     *,
     time_limit: float,
     progress: Callable[[float], None],

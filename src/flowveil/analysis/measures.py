@@ -43,7 +43,7 @@ Values = dict[str, Value]
 MOST_WORK = 2_000_000_000
 
 
-class Comparison:
+class MeasuredRelease:
     """A release and its input: what does not depend on the basis."""
 
     def __init__(self, release: Release | NoisyRelease) -> None:
@@ -89,13 +89,13 @@ class Subject:
     """A release with its input, counted on one basis: trips or weight."""
 
     def __init__(
-        self, release: Release | NoisyRelease, basis: str, comparison: Comparison | None = None
+        self, release: Release | NoisyRelease, basis: str, comparison: MeasuredRelease | None = None
     ) -> None:
         cells, plan = release.cells, release.plan
         self.release, self.basis, self.comparison = (
             release,
             basis,
-            comparison or Comparison(release),
+            comparison or MeasuredRelease(release),
         )
         self.total, self.published = release.input.total(basis), cells.total(basis)
         self.volume: Floats = cells.volume(basis).astype(np.float64)  # of each published cell
@@ -158,7 +158,9 @@ class Subject:
         return None if weight[placed].sum() == 0 else (metres[placed], weight[placed])
 
 
-def _equivalence_classes(comparison: Comparison, basis: str, volume: Floats) -> NDArray[np.bool_]:
+def _equivalence_classes(
+    comparison: MeasuredRelease, basis: str, volume: Floats
+) -> NDArray[np.bool_]:
     """Returns which published cells are equivalence classes in the unit of this basis.
 
     The papers sum over classes with |Eq| >= k in the unit that is measured. On the protected basis
@@ -188,7 +190,7 @@ def _metres(tree: Hierarchy, tile: Ints, zones: Zones, zone: Ints) -> tuple[Grou
 
 
 @dataclass(frozen=True, eq=False)
-class Slices:
+class MeasuredSlices:
     """Slices that are measured together, on one basis."""
 
     releases: Sequence[Release | NoisyRelease]  # of the published slices
@@ -227,7 +229,7 @@ class Measure:
     meaning: str
     compute: Callable[[Subject], Value]  # returns the exact value, or None if it does not exist
     # Returns the value of several slices together; None if it is not listed for them.
-    combine: Callable[[Slices, str], Value] | None = None
+    combine: Callable[[MeasuredSlices, str], Value] | None = None
     # For noisy counts: compared with the true counts, None, or not listed.
     of_noise: Literal["defined", "void", "absent"] = "absent"
     listed: Literal["always", "folded", "never"] = (
@@ -235,16 +237,16 @@ class Measure:
     )
 
 
-def _averaged(slices: Slices, key: str) -> float | None:
+def _averaged(slices: MeasuredSlices, key: str) -> float | None:
     return slices.mean(slices.each(key))
 
 
-def _added(slices: Slices, key: str) -> int | None:
+def _added(slices: MeasuredSlices, key: str) -> int | None:
     values = slices.each(key)
     return None if None in values else int(sum(v for v in values if v is not None))
 
 
-def _smallest(slices: Slices, key: str) -> Value:
+def _smallest(slices: MeasuredSlices, key: str) -> Value:
     return min((v for v in slices.each(key) if v is not None), default=None)
 
 
@@ -255,7 +257,7 @@ def _n_zones(subject: Subject, end: str) -> int:
     return len(np.unique_values(zones.nodes[used])) if isinstance(zones, NodeZones) else len(used)
 
 
-def _combined_zones(slices: Slices, key: str) -> int:
+def _combined_zones(slices: MeasuredSlices, key: str) -> int:
     end, codes = key.removeprefix("n_").removesuffix("_zones"), set()
     for release in slices.releases:
         used = np.flatnonzero(np.bincount(getattr(release.cells, end))).astype(np.int32)
@@ -311,7 +313,7 @@ def _deviation(values: Floats, weight: Floats) -> float:
     return float(np.average((values - _mean(values, weight)) ** 2, weights=weight) ** 0.5)
 
 
-def _combined_spread(slices: Slices, key: str) -> float | None:
+def _combined_spread(slices: MeasuredSlices, key: str) -> float | None:
     means = slices.each("generalization_distance_m")
     squares = [
         None if m is None or s is None else m**2 + s**2
@@ -341,7 +343,7 @@ def _reconstruction_distance(subject: Subject, scale: float) -> float | None:
     )
 
 
-def _combined_loss(slices: Slices, key: str) -> float | None:
+def _combined_loss(slices: MeasuredSlices, key: str) -> float | None:
     losses = slices.each(key)
     if not slices.total or None in losses:
         return None
@@ -364,12 +366,12 @@ def _discernibility(subject: Subject) -> float:
     return float(np.sum(classes**2) + subject.total * (subject.total - subject.in_classes))
 
 
-def _combined_average(slices: Slices, _: str) -> float | None:
+def _combined_average(slices: MeasuredSlices, _: str) -> float | None:
     in_classes, n_classes = float(slices.in_classes.sum()), int(slices.n_classes.sum())
     return in_classes / n_classes / slices.class_size if in_classes else None
 
 
-def _averaged_over_classes(slices: Slices, key: str) -> float | None:
+def _averaged_over_classes(slices: MeasuredSlices, key: str) -> float | None:
     return slices.mean(slices.each(key), slices.in_classes)
 
 
@@ -541,7 +543,7 @@ def measure(release: Matrix, keys: Collection[str] = ()) -> dict[str, Values]:
     noisy, measures, made = release.facets.is_noisy, {}, cast("Release | NoisyRelease", release)
     own, comparison = (
         [m for m in _listed(release.facets) if not keys or m.key in keys],
-        Comparison(made),
+        MeasuredRelease(made),
     )
     for basis in ("trips",) if release.cells.weight is None else ("trips", "weight"):
         subject = Subject(made, basis, comparison)
@@ -566,10 +568,10 @@ def combine(
     exact = [measure(release, keys) if keys else release.metrics() for release in releases]
     noisy = releases[0].facets.is_noisy
     combined: dict[str, Values] = {}
-    comparisons = [Comparison(release) for release in releases]
+    comparisons = [MeasuredRelease(release) for release in releases]
     for basis in exact[0]:
         subjects = [Subject(each.release, basis, each) for each in comparisons]
-        slices = Slices(
+        slices = MeasuredSlices(
             releases=releases,
             own=[own[basis] for own in exact],
             lost=np.array([part.total(basis) for part in absent]),

@@ -39,7 +39,7 @@ _SURVEY_PRESETS = ("odkanon-abstract", "odkanon-report", "odkanon-thesis")
 _RATIO_MEASURES = ("reconstruction_loss", "mean_generalization_error", "c_dm", "c_avg")
 
 
-class Published(NamedTuple):
+class PublishedResults(NamedTuple):
     """One published number."""
 
     preset: str
@@ -52,12 +52,12 @@ class Published(NamedTuple):
 
 
 @cache
-def published_results() -> tuple[Published, ...]:
+def published_results() -> tuple[PublishedResults, ...]:
     """Returns all published numbers."""
     text = files("flowveil.analysis").joinpath("published_results.csv").read_text("utf-8")
     rows = list(csv.reader(text.splitlines()))[1:]
     return tuple(
-        Published._make([*row[:5], float(row[5].lstrip(">")), row[5].startswith(">")])
+        PublishedResults._make([*row[:5], float(row[5].lstrip(">")), row[5].startswith(">")])
         for row in rows
     )
 
@@ -164,12 +164,12 @@ def published_sheet(study: Study, ours: Results) -> Sheet:
     return Sheet(head, tuple(rows), "Our results next to the published ones")
 
 
-def _our_method(study: Study, entry: Published) -> str:
+def _our_method(study: Study, entry: PublishedResults) -> str:
     is_port = entry.preset.startswith("odkanon") and entry.method == "atg-soft"
     return "atg-dual" if is_port and "atg-dual" in study.methods else entry.method
 
 
-def _table_of(study: Study, entry: Published) -> str:
+def _table_of(study: Study, entry: PublishedResults) -> str:
     """Returns the number of the table of the study's paper that holds an entry, or "".
 
     The thesis repeats the segments of the report, two numbers further, and adds the distance moved.
@@ -195,7 +195,7 @@ def _table_of(study: Study, entry: Published) -> str:
     return ""
 
 
-def impossible(entry: Published, basis: str) -> str:
+def impossible(entry: PublishedResults, basis: str) -> str:
     """Returns why a published number contradicts its own definition, or "".
 
     Rounding is allowed for: half a unit of the last printed digit, at most.
@@ -223,7 +223,7 @@ def impossible(entry: Published, basis: str) -> str:
 
 
 def _reasons(
-    study: Study, entry: Published, own: Mapping[str, Any], ratio: float | None
+    study: Study, entry: PublishedResults, own: Mapping[str, Any], ratio: float | None
 ) -> Iterator[str]:
     basis = str(own.get("basis", "trips"))
     contradiction = impossible(entry, basis)
@@ -259,7 +259,7 @@ def _reasons(
         )
 
 
-def _needs_threshold(entry: Published, own: Mapping[str, Any]) -> bool:
+def _needs_threshold(entry: PublishedResults, own: Mapping[str, Any]) -> bool:
     if "population" in str(own.get("protect", "")):
         return True
     counted = ("c_dm", "c_avg", "mean_generalization_error", "cells_under_k_population")
@@ -274,7 +274,7 @@ def _our_threshold(study: Study) -> float | None:
     return study.k * weight / trips if trips and weight else None
 
 
-def _other_data(study: Study, entry: Published) -> Iterator[str]:
+def _other_data(study: Study, entry: PublishedResults) -> Iterator[str]:
     """Yields the difference between the study's data and the paper's, with both numbers."""
     if study.every is not None:
         theirs = _by_row().get(("matet-2023", "2", entry.segment, ""))

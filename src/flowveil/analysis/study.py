@@ -25,10 +25,10 @@ from flowveil.analysis.experiment import (
     DONE,
     FAILED,
     TIMED_OUT,
-    Run,
+    MeasuredRun,
+    RunTask,
     Settings,
     Source,
-    Task,
     methods_of,
     run_tasks,
 )
@@ -239,7 +239,7 @@ def _results(
     fingerprint: str,
     workers: int,
     progress: Callable[[float], None],
-) -> Iterator[Run]:
+) -> Iterator[MeasuredRun]:
     """Yields all runs in order, on the whole and each segment or step, after making those that are
     not stored.
     """
@@ -265,7 +265,7 @@ def _results(
         ]
     grid = [
         (
-            Task(
+            RunTask(
                 settings.arguments(method, settings.k[0], protect, flows.whole),
                 by,
                 value,
@@ -319,7 +319,7 @@ def _authors_threshold(flows: Flows, settings: Settings) -> float | None:
     return UNITS["population"].threshold(flows.whole, settings.k[0])
 
 
-def _key(task: Task, protect: Sequence[str], settings: Settings, fingerprint: str) -> str:
+def _key(task: RunTask, protect: Sequence[str], settings: Settings, fingerprint: str) -> str:
     """Returns a hash of everything that decides the result of a run."""
     method = task.arguments["method"]
     code = ""
@@ -347,7 +347,7 @@ def _key(task: Task, protect: Sequence[str], settings: Settings, fingerprint: st
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _rows(run: Run, settings: Settings) -> Iterator[dict[str, Any]]:
+def _rows(run: MeasuredRun, settings: Settings) -> Iterator[dict[str, Any]]:
     """Yields the row of each basis."""
     for basis in ("trips", "weight"):
         if run.status == DONE and basis not in run.by_basis:

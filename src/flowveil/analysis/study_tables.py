@@ -39,7 +39,7 @@ from flowveil.analysis.tables import (
 )
 from flowveil.core.guarantee import UNITS
 from flowveil.published.charts import Mark, box_chart
-from flowveil.published.document import Figure, Part, fill, page
+from flowveil.published.document import Figure, PagePart, fill, page
 from flowveil.published.spreadsheets import write_csv
 from flowveil.system.output import Content, write_files
 
@@ -629,7 +629,7 @@ def _quartiles(study: Study, protect: str) -> Sheet:
     )
 
 
-def _ratio_part(study: Study) -> list[Part]:
+def _ratio_part(study: Study) -> list[PagePart]:
     """Returns box plots of the ratios of every method to the reference (figure 12).
 
     Empty without ratios.
@@ -641,7 +641,7 @@ def _ratio_part(study: Study) -> list[Part]:
             Figure(title, f"Times that of {reference}; above the line is worse.", [("", chart)])
         )
     title = f"Against {reference}, matrix by matrix"
-    return [Part("ratios", title, fill("charts.html", figures=figures))] if figures else []
+    return [PagePart("ratios", title, fill("charts.html", figures=figures))] if figures else []
 
 
 def _reference(study: Study) -> str:

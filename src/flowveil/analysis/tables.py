@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flowveil.published.document import Part, fill
+from flowveil.published.document import PagePart, fill
 
 NOT_FOR_PUBLICATION = "not for publication"
 
@@ -228,7 +228,9 @@ def text_of(value: Any) -> str:
     return digits + exponent.translate(_RAISED)
 
 
-def html_part(name: str, title: str, sheets: Sequence[Sheet], *, notes: Sequence[str] = ()) -> Part:
+def html_part(
+    name: str, title: str, sheets: Sequence[Sheet], *, notes: Sequence[str] = ()
+) -> PagePart:
     """Returns tables as a part of a page."""
     tables = [
         (
@@ -242,7 +244,7 @@ def html_part(name: str, title: str, sheets: Sequence[Sheet], *, notes: Sequence
         )
         for sheet in sheets
     ]
-    return Part(name, title, fill("sheets.html", notes=notes, tables=tables, label=title))
+    return PagePart(name, title, fill("sheets.html", notes=notes, tables=tables, label=title))
 
 
 def _text(value: Any, power: str) -> str:

@@ -8,7 +8,7 @@ group; ``fold``, an end of a flow like its two places, along whose tree methods 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -17,6 +17,8 @@ from flowveil.core.arrays import Floats, Ints, Texts
 from flowveil.core.errors import DataError
 from flowveil.core.hierarchy import Hierarchy
 
+#: The root of an attribute whose values are those of the trips.
+EVERYTHING = "all"
 #: Largest tree of an attribute that folds: it is published in report.json.
 MOST_NODES = 1_000
 
@@ -35,6 +37,7 @@ class Dimension:
         width: of each node: its hours, or for an attribute its steps above the lowest value.
         every: the step, if the dimension is the time; else None.
         use: ``separate`` or ``fold``.
+        found: the values are those of the trips. A release states the published ones alone.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Dimension:
     width: Floats
     every: str | None = None
     use: Use = "fold"
+    found: bool = False
 
     @classmethod
     def from_tree(cls, name: str, tree: Hierarchy) -> Dimension:
@@ -54,6 +58,20 @@ class Dimension:
                 f" {MOST_NODES:,}. Hint: it is published, so list classes that many people share."
             )
         return cls._over(name, tree, use="fold")
+
+    @classmethod
+    def from_found(cls, name: str, values: Sequence[str]) -> Dimension:
+        """Returns an attribute that folds: its sorted, distinct values below one root."""
+        if EVERYTHING in values:
+            raise DataError(
+                f"'{name}' has the value '{EVERYTHING}', which means all values here. Hint: rename"
+                " it, or publish a matrix for each value (--separate)."
+            )
+        tree = Hierarchy(
+            parent=np.array([-1, *[0] * len(values)], np.int32),
+            code=np.array([EVERYTHING, *values]),
+        )
+        return replace(cls.from_tree(name, tree), found=True)
 
     @classmethod
     def from_values(
@@ -80,13 +98,23 @@ class Dimension:
     def parents(self) -> dict[str, str | None]:
         """The group of each value and group; None for the root.
 
-        This is what a release states of the tree.
+        This is what a release states of the tree (`stated`).
         """
         codes = self.tree.code.tolist()
         return {
             code: None if up < 0 else codes[up]
             for code, up in zip(codes, self.tree.parent.tolist(), strict=True)
         }
+
+    def stated(self, published: Ints) -> dict[str, str | None]:
+        """Returns what a release of these nodes states of the tree.
+
+        Of values of the trips, those that are published: others have too few trips.
+        """
+        if not self.found:
+            return self.parents
+        kept = {EVERYTHING, *self.tree.code[published].tolist()}
+        return {code: up for code, up in self.parents.items() if code in kept}
 
     def leaves(self, labels: Sequence[str]) -> Ints:
         """Returns the leaf of each label.

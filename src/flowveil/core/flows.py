@@ -748,18 +748,17 @@ class Flows(Cells):
     def folded(self, trees: Mapping[str, Hierarchy] | None = None) -> Flows:
         """Returns the same flows with all dimensions as ends, along which methods divide cells.
 
-        ``trees`` has the tree of each attribute (`flowveil.read_tree`). Raises ParameterError if
-        one is missing or steps of time cannot be folded, DataError if an attribute has values that
-        its tree does not list.
+        ``trees`` has the trees of attributes (`flowveil.read_tree`); others have their values
+        below one root. Raises ParameterError if steps of time cannot be folded, DataError if an
+        attribute has values that its tree does not list.
         """
         refuse_many_combinations(self)
         given = dict(trees or {})
         names = [one.name for one in self.dimensions]
-        if set(names) - {TIME} != given.keys() or (TIME in names) != (self.every is not None):
+        if not given.keys() <= set(names) - {TIME} or (TIME in names) != (self.every is not None):
             raise ParameterError(
-                "Each slice column needs a tree to fold; found the columns"
-                f" {', '.join(names)} and trees of {', '.join(given) or 'none'}. Hint:"
-                " --fold NAME=FILE for each attribute and no --by; --fold-time for the time."
+                f"Trees of {', '.join(given) or 'none'} were given for the columns"
+                f" {', '.join(names)}. Hint: --fold NAME=FILE for attributes, --every for the time."
             )
         dimensions, leaves = [], []
         for own, leaf in zip(self.dimensions, self.leaves, strict=True):
@@ -767,6 +766,8 @@ class Flows(Cells):
             labels = own.labels[seen].tolist()
             if own.name in given:
                 fold = Dimension.from_tree(own.name, given[own.name])
+            elif own.name != TIME:
+                fold = Dimension.from_found(own.name, labels)
             else:
                 assert self.every is not None
                 fold = fold_times(self.every.name, self.every.minutes, labels)

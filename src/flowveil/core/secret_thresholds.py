@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from flowveil.core.arrays import AnyArray, Counts, Words
+from flowveil.core.arrays import AnyArray, Counts, Positions, Words
 from flowveil.core.flows import Flows, to_fixed_point
 from flowveil.core.hierarchy import Hierarchy
 from flowveil.core.secret_key import SecretKey
@@ -46,8 +46,11 @@ class SecretThresholds:
         half = digest.digest()
         return cls((int.from_bytes(half[:8], "little"), int.from_bytes(half[8:], "little")))
 
-    def amounts(self, step: int, nodes: Sequence[Words]) -> Counts:
-        """Returns the amount of each cell in a step of the search, from the words of its nodes."""
+    def amounts(self, step: int | Positions, nodes: Sequence[Words]) -> Counts:
+        """Returns the amount of each cell in a step of the search, from the words of its nodes.
+
+        One step for all cells, or one for each.
+        """
         label = np.full(len(nodes[0]), step, dtype=np.uint64)
         return trailing_zeros(siphash(self._key, [label, *nodes]))
 

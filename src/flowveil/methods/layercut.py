@@ -20,6 +20,7 @@ from flowveil.core.errors import InfeasibleError
 from flowveil.core.flows import Flows
 from flowveil.core.guarantee import Guarantee
 from flowveil.core.secret_thresholds import SecretThresholds, node_words
+from flowveil.methods.district_layers import district_layers
 from flowveil.methods.pair_divisions import PairTable
 from flowveil.methods.paircut import (
     FIRST_PRICE,
@@ -42,6 +43,7 @@ def layercut(
     guarantee: Guarantee,
     *,
     max_suppressed: float = 0.01,
+    districts: int | None = None,
     time_weight: float | None = None,
     fold_weight: float | None = None,
     cell_rule: CellRule | None = None,
@@ -54,12 +56,20 @@ def layercut(
     Args:
         max_suppressed: largest share of the volume in no layer; never exceeded, and usually far
             from reached.
-        time_weight, fold_weight: as for PairCut.
+        districts: level of the map (the resolution, for H3). Pairs of its zones that reach the
+            threshold are published whole. Without it, the usual level is used for times and
+            attributes.
+        time_weight, fold_weight: as for PairCut. If one is given, places and values are weighed
+            against each other in one search; otherwise places come first.
         cell_rule: refuses cells although they satisfy the guarantee; not an option of users.
         secret: draws what a cell must have above k; None for thresholds of exactly k. Not an
             option of users.
     """
     given = {"time_weight": time_weight, "fold_weight": fold_weight}
+    if districts is not None or (flows.folds and not any(v is not None for v in given.values())):
+        return district_layers(
+            flows, guarantee, max_suppressed=max_suppressed, districts=districts, secret=secret
+        )
     weights = fold_weights(flows, "error", given)
     budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
     layers = _Layers(

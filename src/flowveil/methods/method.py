@@ -153,6 +153,8 @@ class Method:
         if not trees:
             defaults.pop("fold_weight", None)
         slices: dict[str, Any] = {"by_many": True} if trees and flows.intake.by_many else {}
+        if plain := [fold.name for fold in flows.folds if fold.found]:
+            slices["by"] = plain
         slices |= next(
             (
                 {"every": fold.every, "fold_time": True}

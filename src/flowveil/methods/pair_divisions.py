@@ -69,7 +69,9 @@ class PairTable:
         start, stop, orders: the flows of such a pair are the slice ``start:stop`` of ``orders[i]``.
         thinned: a tree was too deep and lost nodes.
         excess: by how much each pair exceeds the guarantee (`Guarantee.excess`, at most `LARGEST`).
+        depths: the depth at every end of the pairs that were found together.
         refused: pairs that must not be cells although they are safe; None for none.
+        starts: the pairs that contain all others, where the descent starts; None for the first.
         evaluated: cache of `evaluate`, by price.
     """
 
@@ -85,7 +87,9 @@ class PairTable:
     objective: Objective
     thinned: bool
     excess: NDArray[np.int8]
+    depths: tuple[tuple[int, ...], ...] = ()
     refused: Mask | None = None
+    starts: Mask | None = None
     evaluated: dict[float, tuple[float, float]] = field(default_factory=dict)
 
     @classmethod
@@ -97,15 +101,18 @@ class PairTable:
         *,
         weights: Sequence[float] = (),
         on_map: bool = False,
+        sizes: Sequence[Floats] | None = None,
+        fixed_folds: bool = False,
     ) -> PairTable | None:
         """Finds the safe pairs, None without one; ParameterError if they do not fit.
 
         ``weights`` as in `PairCost`. ``on_map``: pairs and their sizes are those of the public
-        map, whichever tiles have trips.
+        map, whichever tiles have trips. ``sizes`` are those of the nodes of every end where another
+        tree stands for the map. ``fixed_folds`` as in `safe_levels`.
         """
         # Values are not places: their number says nothing about the locations of a cell.
         rules = [guarantee, guarantee, *(replace(guarantee, locations=None) for _ in flows.folds)]
-        tiles: list[Floats | None] = [None] * len(rules)
+        tiles: list[Floats | None] = [None] * len(rules) if sizes is None else [*sizes]
         if on_map:
             places = (flows.origins, flows.destinations)
             tiles = [tiles_of_nodes(tree, flows.whole_map) for tree in places]
@@ -120,7 +127,7 @@ class PairTable:
         levels: list[tuple[tuple[int, ...], Level, Floats]] = []
         order, narrow = np.zeros(0, np.int64), np.zeros(0, np.int32)
         needed, room = 0, _room(flows, 0)
-        for level in safe_levels(flows, guarantee, *sketches):
+        for level in safe_levels(flows, guarantee, *sketches, fixed_folds=fixed_folds):
             # Positions are most of the memory: int32, and one order for all levels of an origin
             # depth.
             if order is not level.order:
@@ -144,8 +151,9 @@ class PairTable:
         if not levels:
             return None
         levels.sort(key=lambda found: (sum(found[0]), found[0]))
-        sums = np.array([sum(depth) for depth, *_ in levels])
-        sizes = [len(cost) for *_, cost in levels]
+        level_depths = tuple(depth for depth, *_ in levels)
+        sums = np.array([sum(depth) for depth in level_depths])
+        lengths = [len(cost) for *_, cost in levels]
         up = _find_above(
             [(depth, level.node) for depth, level, _ in levels], [s.tree for s in sketches]
         )
@@ -166,14 +174,15 @@ class PairTable:
             volume=volume,
             cost=cost,
             up=up,
-            level=(0, *np.cumsum(sizes)[np.append(sums[1:] != sums[:-1], True)].tolist()),
-            first=np.concatenate(([0], np.cumsum(sizes))),
+            level=(0, *np.cumsum(lengths)[np.append(sums[1:] != sums[:-1], True)].tolist()),
+            first=np.concatenate(([0], np.cumsum(lengths))),
             start=start,
             stop=stop,
             orders=orders,
             objective=Objective.from_goal(goal, float(np.sum(flows.volume(guarantee.basis)))),
             thinned=any(s.thinned for s in sketches),
             excess=excess,
+            depths=level_depths,
         )
 
     def __len__(self) -> int:
@@ -199,6 +208,14 @@ class PairTable:
             nodes = [word[node[near]] for word, node in zip(words, self.node, strict=True)]
             refused[near] |= self.excess[near] < secret.amounts(step, nodes)
         return refused
+
+    def starts_at(self, depths: tuple[int, ...]) -> Mask:
+        """Returns the pairs of these depths."""
+        mask = np.zeros(len(self), dtype=np.bool_)
+        for number, own in enumerate(self.depths):
+            if own == depths:
+                mask[self.first[number] : self.first[number + 1]] = True
+        return mask
 
     def refuse(self, refused: Mask) -> PairTable:
         """Returns the table in which these pairs are no cells."""
@@ -327,7 +344,10 @@ class PairTable:
     def _reached(self, one: Int8s, other: Int8s) -> NDArray[np.bool_]:
         """Returns the pairs that both descents from the root reach on the same path."""
         reached = np.zeros(len(self), dtype=np.bool_)
-        reached[0] = True
+        if self.starts is None:
+            reached[0] = True
+        else:
+            reached |= self.starts
         self._follow_down(one if one is other else np.where(one == other, one, SUPPRESS), reached)
         return reached
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -70,9 +70,7 @@ class Sketch:
         tree = Hierarchy(parent=parent, code=np.arange(len(node), dtype=np.uint64))
         leaf_of_tile = tree.leaf_start[above[full.leaf_node]]
         if size is not None:
-            deepest = np.where(_same_on_map(full, size), full.n_nodes, np.arange(full.n_nodes))
-            narrowest = np.minimum.accumulate(deepest[::-1])[::-1].astype(np.int32)
-            return cls(tree, narrowest[node], size[node], leaf_of_tile)
+            return cls(tree, narrowest_on_map(full, size)[node], size[node], leaf_of_tile)
         return cls(tree, full.narrowest[node], full.size[node], leaf_of_tile)
 
 
@@ -114,6 +112,12 @@ def sketch(
         same[1:] = step[1:] == step[full.parent[1:]]
         reduced = replace(Sketch.from_divisible(full, divisible & ~same, size), thinned=True)
     return reduced
+
+
+def narrowest_on_map(full: Hierarchy, size: NDArray[Any]) -> Ints:
+    """Returns for each node the deepest one with all its tiles of the public map."""
+    deepest = np.where(_same_on_map(full, size), full.n_nodes, np.arange(full.n_nodes))
+    return np.minimum.accumulate(deepest[::-1])[::-1].astype(np.int32)
 
 
 def _same_on_map(full: Hierarchy, size: NDArray[Any]) -> Mask:
@@ -159,18 +163,25 @@ class Level:
 
 
 def safe_levels(
-    flows: Flows, guarantee: Guarantee, origins: Sketch, destinations: Sketch, *folds: Sketch
+    flows: Flows,
+    guarantee: Guarantee,
+    origins: Sketch,
+    destinations: Sketch,
+    *folds: Sketch,
+    fixed_folds: bool = False,
 ) -> Iterator[Level]:
     """Yields the safe pairs by depths of folds, origin depth, and destination depth from the root
     down.
 
     Nodes of folds that too few people have together (`_nameable`) have no safe pairs. Persons on a
     cluster are counted there, in pairs that satisfy everything else: no pair has more persons than
-    trips.
+    trips. With ``fixed_folds`` only leaves of folds have pairs, and who has them is not checked.
     """
     if guarantee.people is not None and isinstance(flows.people, RemotePeople):
         weaker = replace(guarantee, people=None, trips=max(guarantee.trips or 0, guarantee.people))
-        candidates = safe_levels(flows, weaker, origins, destinations, *folds)
+        candidates = safe_levels(
+            flows, weaker, origins, destinations, *folds, fixed_folds=fixed_folds
+        )
         common = AncestorDepth(destinations.tree)
         yield from with_enough(
             candidates, flows, flows.people, guarantee.people, destinations, common
@@ -180,13 +191,17 @@ def safe_levels(
     leaves = [
         fold.leaf_of_tile[leaf] for fold, leaf in zip(folds, flows.leaves, strict=bool(folds))
     ]
-    for depths in product(*(_upwards(fold.tree) for fold in folds)):
+    along = (_upwards(fold.tree) for fold in folds)
+    for depths in product(*(islice(one, 1 if fixed_folds else None) for one in along)):
         nodes = tuple(node[leaf] for (node, _), leaf in zip(depths, leaves, strict=True))
         deep = np.ones(len(flows), dtype=np.bool_)
         for (_, is_deep), leaf in zip(depths, leaves, strict=True):
             deep &= is_deep[leaf]
         group = _numbered(nodes, [fold.tree.n_nodes for fold in folds])
-        order = np.flatnonzero(deep & _nameable(flows, guarantee, group, deep) if folds else deep)
+        named = deep
+        if folds and not fixed_folds:
+            named = deep & _nameable(flows, guarantee, group, deep)
+        order = np.flatnonzero(named)
         yield from search.levels(order, group, nodes)
 
 

@@ -15,8 +15,8 @@ import h3.api.basic_int as h3_int
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from flowveil.core.arrays import Floats, Positions
 from flowveil.core.times import TIME
 from flowveil.core.unit_names import unit_words
 from flowveil.published.basemap_context import airports, world
@@ -30,8 +30,6 @@ from flowveil.published.sentences import NOT_PEOPLE, guarantee_words
 from flowveil.published.user_outlines import Outline
 from flowveil.published.zone_overlaps import Overlap, areas_km2
 from flowveil.release.facets import Facets
-
-Floats = NDArray[np.float64]
 
 #: Places that are compared at once when areas are assigned to the nearest.
 _BATCH = 512
@@ -48,13 +46,13 @@ Spot = tuple[str, float, float]
 
 
 @dataclass(frozen=True)
-class Places:
+class AnswerPlaces:
     """Named places, and the one that each area belongs to."""
 
     name: list[str]
     lat: list[float]
     lon: list[float]
-    of: NDArray[np.int64]  # the place of each area
+    of: Positions  # the place of each area
     kind: list[str]  # ``named`` by the publisher, ``airport``, ``town``, or ``code``
 
 
@@ -272,7 +270,7 @@ def places_of(
     lat: Floats,
     lon: Floats,
     outlines: Sequence[Outline] = (),
-) -> Places:
+) -> AnswerPlaces:
     """Returns the place of each area: the publisher's name of it, else the publisher's place, the
     airport or the largest town in it, else that of the nearest area with a place.
 
@@ -308,7 +306,7 @@ def places_of(
         of[at] = len(spots)
         spots.append((codes[at], lat[at], lon[at]))
         kind.append("code")
-    return Places(
+    return AnswerPlaces(
         _distinct([name for name, _, _ in spots]),
         [float(y) for _, y, _ in spots],
         [float(x) for _, _, x in spots],
@@ -323,7 +321,7 @@ def _name_hexagons(
     lat: Floats,
     lon: Floats,
     outlines: Sequence[Outline],
-    of: NDArray[np.int64],
+    of: Positions,
     spots: list[Spot],
     kind: list[str],
 ) -> set[int]:

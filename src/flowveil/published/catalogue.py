@@ -20,7 +20,7 @@ import pyarrow as pa
 import shapely
 
 from flowveil.published.about import title
-from flowveil.published.dictionary import ROWS, Column, columns_of, frictionless_schema
+from flowveil.published.dictionary import ROWS, DictionaryColumn, columns_of, frictionless_schema
 from flowveil.published.maps import geometries
 
 #: Media types of the files of a folder, by suffix.
@@ -47,10 +47,10 @@ class File:
     name: str
     size: int
     sha256: str
-    columns: tuple[Column, ...] = ()
+    columns: tuple[DictionaryColumn, ...] = ()
 
     @classmethod
-    def read(cls, path: Path, columns: Sequence[Column] = ()) -> File:
+    def read(cls, path: Path, columns: Sequence[DictionaryColumn] = ()) -> File:
         """Returns the description of a file, with its hash."""
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -253,7 +253,7 @@ def croissant(catalogue: Catalogue) -> dict[str, Any]:
     return described
 
 
-def _croissant_field(file: File, column: Column) -> dict[str, Any]:
+def _croissant_field(file: File, column: DictionaryColumn) -> dict[str, Any]:
     return {
         "@type": "cr:Field",
         "@id": f"{Path(file.name).stem}/{column.name}",

@@ -19,7 +19,7 @@ ColumnType = Literal["string", "integer", "number", "boolean"]
 
 
 @dataclass(frozen=True)
-class Column:
+class DictionaryColumn:
     """A column of a published table."""
 
     name: str
@@ -32,45 +32,63 @@ class Column:
 KNOWN = {
     column.name: column
     for column in (
-        Column("origin_zone", "string", "Code of the zone in which trips begin"),
-        Column("origin_name", "string", "Name of the zone in which trips begin"),
-        Column("destination_zone", "string", "Code of the zone in which trips end"),
-        Column("destination_name", "string", "Name of the zone in which trips end"),
-        Column("origin_size", "string", "Area of the origin zone, in words"),
-        Column("destination_size", "string", "Area of the destination zone, in words"),
-        Column("row", "integer", "Row and column of the zone in a matrix, from 1"),
-        Column("origin", "string", "Code of the area in which trips begin"),
-        Column("destination", "string", "Code of the area in which trips end"),
-        Column("trips", "integer", "Number of trips", "trips"),
-        Column("trips_low", "number", "Smallest number of trips that the cells allow", "trips"),
-        Column("trips_high", "number", "Largest number of trips that the cells allow", "trips"),
-        Column("weight", "number", "Sum of the weights: what the trips stand for", "weight"),
-        Column("weight_low", "number", "Smallest weight that the cells allow", "weight"),
-        Column("weight_high", "number", "Largest weight that the cells allow", "weight"),
-        Column("estimate", "number", "Estimated number of trips, not a count", "trips"),
-        Column(
+        DictionaryColumn("origin_zone", "string", "Code of the zone in which trips begin"),
+        DictionaryColumn("origin_name", "string", "Name of the zone in which trips begin"),
+        DictionaryColumn("destination_zone", "string", "Code of the zone in which trips end"),
+        DictionaryColumn("destination_name", "string", "Name of the zone in which trips end"),
+        DictionaryColumn("origin_size", "string", "Area of the origin zone, in words"),
+        DictionaryColumn("destination_size", "string", "Area of the destination zone, in words"),
+        DictionaryColumn("row", "integer", "Row and column of the zone in a matrix, from 1"),
+        DictionaryColumn("origin", "string", "Code of the area in which trips begin"),
+        DictionaryColumn("destination", "string", "Code of the area in which trips end"),
+        DictionaryColumn("trips", "integer", "Number of trips", "trips"),
+        DictionaryColumn(
+            "trips_low", "number", "Smallest number of trips that the cells allow", "trips"
+        ),
+        DictionaryColumn(
+            "trips_high", "number", "Largest number of trips that the cells allow", "trips"
+        ),
+        DictionaryColumn(
+            "weight", "number", "Sum of the weights: what the trips stand for", "weight"
+        ),
+        DictionaryColumn("weight_low", "number", "Smallest weight that the cells allow", "weight"),
+        DictionaryColumn("weight_high", "number", "Largest weight that the cells allow", "weight"),
+        DictionaryColumn("estimate", "number", "Estimated number of trips, not a count", "trips"),
+        DictionaryColumn(
             "layer",
             "integer",
             "Pass in which the cell was published: each trip is in one cell; a cell of layer 2 or "
             "later counts the trips that no finer cell above it counts",
         ),
-        Column("revised", "boolean", "Whether the value replaces that of an earlier release"),
-        Column("time", "string", "Time step in which trips begin"),
-        Column("time_from", "string", "First moment of the interval in which trips begin"),
-        Column("time_to", "string", "End of the interval in which trips begin"),
-        Column("zone", "string", "Code of the zone"),
-        Column("role", "string", "Whether trips begin (origin), end (destination) or both there"),
-        Column("name", "string", "Name of the zone on the publisher's map"),
-        Column("level", "integer", "Level of the zone in its hierarchy; H3: the resolution"),
-        Column("tiles", "integer", "Number of smallest areas of the map in the zone", "tiles"),
-        Column("area_km2", "number", "Area of the zone", "km2"),
-        Column("lat", "number", "Latitude of the centre, WGS 84", "degrees"),
-        Column("lon", "number", "Longitude of the centre, WGS 84", "degrees"),
-        Column("geometry", "string", "Outline, longitude and latitude (Parquet WKB, CSV WKT)"),
-        Column("bbox", "string", "West, south, east and north end of the outline"),
-        Column("h3_cells", "string", "H3 cells that make the zone"),
-        Column("tile", "string", "Code of a smallest area of the publisher's map"),
-        Column("tile_name", "string", "Name of a smallest area of the publisher's map"),
+        DictionaryColumn(
+            "revised", "boolean", "Whether the value replaces that of an earlier release"
+        ),
+        DictionaryColumn("time", "string", "Time step in which trips begin"),
+        DictionaryColumn(
+            "time_from", "string", "First moment of the interval in which trips begin"
+        ),
+        DictionaryColumn("time_to", "string", "End of the interval in which trips begin"),
+        DictionaryColumn("zone", "string", "Code of the zone"),
+        DictionaryColumn(
+            "role", "string", "Whether trips begin (origin), end (destination) or both there"
+        ),
+        DictionaryColumn("name", "string", "Name of the zone on the publisher's map"),
+        DictionaryColumn(
+            "level", "integer", "Level of the zone in its hierarchy; H3: the resolution"
+        ),
+        DictionaryColumn(
+            "tiles", "integer", "Number of smallest areas of the map in the zone", "tiles"
+        ),
+        DictionaryColumn("area_km2", "number", "Area of the zone", "km2"),
+        DictionaryColumn("lat", "number", "Latitude of the centre, WGS 84", "degrees"),
+        DictionaryColumn("lon", "number", "Longitude of the centre, WGS 84", "degrees"),
+        DictionaryColumn(
+            "geometry", "string", "Outline, longitude and latitude (Parquet WKB, CSV WKT)"
+        ),
+        DictionaryColumn("bbox", "string", "West, south, east and north end of the outline"),
+        DictionaryColumn("h3_cells", "string", "H3 cells that make the zone"),
+        DictionaryColumn("tile", "string", "Code of a smallest area of the publisher's map"),
+        DictionaryColumn("tile_name", "string", "Name of a smallest area of the publisher's map"),
     )
 }
 #: What the rows of a table are, by the stem of its file.
@@ -83,7 +101,7 @@ ROWS = {
 }
 
 
-def columns_of(schema: pa.Schema, report: Mapping[str, Any]) -> list[Column]:
+def columns_of(schema: pa.Schema, report: Mapping[str, Any]) -> list[DictionaryColumn]:
     """Returns the dictionary of a table: each column's type, meaning and unit.
 
     Columns of the operator's data (purposes, means of a number) are described by what the
@@ -97,14 +115,18 @@ def columns_of(schema: pa.Schema, report: Mapping[str, Any]) -> list[Column]:
         if known is not None:
             # Codes and names are texts, also where all of them look like numbers.
             own = "string" if known.type == "string" else kind
-            columns.append(Column(known.name, own, known.meaning, known.unit))
+            columns.append(DictionaryColumn(known.name, own, known.meaning, known.unit))
         elif field.name in numbers:
             meaning = f"{field.name.replace('_', ' ').capitalize()} over the trips of the cell"
-            columns.append(Column(field.name, kind, meaning))
+            columns.append(DictionaryColumn(field.name, kind, meaning))
         elif kind == "string":
-            columns.append(Column(field.name, kind, f"Value of '{field.name}' of the trips"))
+            columns.append(
+                DictionaryColumn(field.name, kind, f"Value of '{field.name}' of the trips")
+            )
         else:
-            columns.append(Column(field.name, kind, f"Trips of the matrix '{field.name}'", "trips"))
+            columns.append(
+                DictionaryColumn(field.name, kind, f"Trips of the matrix '{field.name}'", "trips")
+            )
     return columns
 
 
@@ -116,7 +138,7 @@ def _type_of(kind: pa.DataType) -> ColumnType:
     return "number" if pa.types.is_floating(kind) else "string"
 
 
-def frictionless_schema(columns: Sequence[Column]) -> dict[str, Any]:
+def frictionless_schema(columns: Sequence[DictionaryColumn]) -> dict[str, Any]:
     """Returns a table schema: fields with title, description and unit."""
     fields = []
     for column in columns:
@@ -125,7 +147,7 @@ def frictionless_schema(columns: Sequence[Column]) -> dict[str, Any]:
     return {"fields": fields, "missingValues": [""]}
 
 
-def csvw_metadata(file: str, columns: Sequence[Column]) -> dict[str, Any]:
+def csvw_metadata(file: str, columns: Sequence[DictionaryColumn]) -> dict[str, Any]:
     """Returns the metadata of a CSV file: CSV on the Web, a W3C recommendation."""
     types = {"string": "string", "integer": "integer", "number": "double", "boolean": "boolean"}
     described = [

@@ -69,7 +69,7 @@ _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class DisaggregatedFlows:
     """Estimated flows between areas."""
 
     origin: Positions  # numbers of the areas of each pair, sorted
@@ -109,7 +109,7 @@ def disaggregate(
     most_rows: int = MOST_ROWS,
     least: float = 0.0,
     ranges: bool = True,
-) -> Estimate:
+) -> DisaggregatedFlows:
     """Estimates the flows of one matrix between areas.
 
     Decay with distance is fitted where the areas have centres. With ``least``, each cell is spread
@@ -128,7 +128,7 @@ def disaggregate(
     bounds = rows.bounds(volumes)
     if least > 0 and ranges:
         bounds |= rows.upper_bounds(flows, volumes)
-    return Estimate(*rows.pairs, values, bounds, origins.codes, destinations.codes)
+    return DisaggregatedFlows(*rows.pairs, values, bounds, origins.codes, destinations.codes)
 
 
 def volumes_of(flows: pa.Table) -> dict[str, Floats]:

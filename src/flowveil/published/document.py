@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Part:
+class PagePart:
     """A section of a page."""
 
     name: str  # its anchor
@@ -46,7 +46,7 @@ def page(
     title: str,
     heading: str,
     lead: str,
-    parts: Sequence[Part],
+    parts: Sequence[PagePart],
     notices: Sequence[tuple[str, str]] = (),
     footer: str = "",
     internal: str | None = None,

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from flowveil.core.arrays import Floats, Outlines
 from flowveil.core.errors import ParameterError
 from flowveil.core.hierarchy import OUTSIDE, Hierarchy
 from flowveil.core.times import TIME
@@ -26,9 +26,6 @@ from flowveil.published.tables import add_up, split_slices
 from flowveil.published.zone_overlaps import Overlap, h3_overlap, hexagon, sum_by
 from flowveil.release.statement import Published, Statement
 from flowveil.zoning.public_map import H3Map, TreeMap
-
-Floats = NDArray[np.float64]
-Positions = NDArray[np.int64]
 
 #: The fewest trips of a cell that are listed between two areas.
 LEAST_TRIPS = 0.25
@@ -59,7 +56,7 @@ class Estimate:
         """The areas that zones touch, sorted by code."""
         return sorted({code for over in self.ends for code in over.codes.tolist()})
 
-    def places(self, codes: list[str]) -> tuple[NDArray[np.object_], Floats, Floats]:
+    def places(self, codes: list[str]) -> tuple[Outlines, Floats, Floats]:
         """Returns outline, latitude and longitude of areas; None and NaN where unknown."""
         outlines, lat, lon = np.full(len(codes), None), *np.full((2, len(codes)), np.nan)
         where = None if self.tree is None else self.tree.geography

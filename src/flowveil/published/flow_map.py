@@ -28,7 +28,7 @@ from flowveil.published import maps
 from flowveil.published.basemap_context import CREDIT, area_name, nearest_towns
 from flowveil.published.maps import (
     ENDS,
-    Frame,
+    MapFrame,
     floats,
     geometries,
     is_drawn,
@@ -95,10 +95,10 @@ def flow_map(
     return data
 
 
-def frame_of(zones: pa.Table) -> Frame | None:
+def frame_of(zones: pa.Table) -> MapFrame | None:
     """The frame of the map; None if no zone has a place."""
     points = np.column_stack((floats(zones, "lon"), floats(zones, "lat")))
-    return Frame.around_places(geometries(zones), points)
+    return MapFrame.around_places(geometries(zones), points)
 
 
 def pack(values: NDArray[Any]) -> dict[str, str]:
@@ -123,7 +123,7 @@ def unpack(column: Mapping[str, str]) -> NDArray[Any]:
     return np.frombuffer(base64.b64decode(column["bytes"]), dtype=f"<{column['type']}")
 
 
-def _zones(zones: pa.Table, shapes: Outlines, frame: Frame | None) -> dict[str, Any]:
+def _zones(zones: pa.Table, shapes: Outlines, frame: MapFrame | None) -> dict[str, Any]:
     lat, lon, area = (floats(zones, name) for name in ("lat", "lon", "area_km2"))
     units = np.full((len(zones), 2), NOWHERE, dtype=np.int64)
     known = ~(np.isnan(lat) | np.isnan(lon))
@@ -159,7 +159,7 @@ def place_name(flows: pa.Table, zones: pa.Table) -> str | None:
 
 
 def pack_shapes(
-    shapes: Outlines, frame: Frame | None, *, most: int = MAX_CORNERS
+    shapes: Outlines, frame: MapFrame | None, *, most: int = MAX_CORNERS
 ) -> dict[str, Any]:
     """Returns polygons and lines as bytes in base64, and the number of bytes of each.
 
@@ -283,7 +283,7 @@ def _hour(text: str, every: str) -> float:
 
 
 def _context(
-    zones: pa.Table, shapes: Outlines, frame: Frame | None, outlines: Sequence[Outline]
+    zones: pa.Table, shapes: Outlines, frame: MapFrame | None, outlines: Sequence[Outline]
 ) -> dict[str, Any] | None:
     """Returns water, borders, rivers and towns around the zones; None across the 180th meridian."""
     if frame is None or frame.shifted:

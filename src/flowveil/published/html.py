@@ -22,7 +22,7 @@ from flowveil.published.about import described, title
 from flowveil.published.answer import answer_data, finding, words_of_answer
 from flowveil.published.answer import headline as to_headline
 from flowveil.published.catalogue import schema_org
-from flowveil.published.document import Part, fill, number, page
+from flowveil.published.document import PagePart, fill, number, page
 from flowveil.published.exports import parse_formats
 from flowveil.published.flow_map import flow_map
 from flowveil.published.language import DEFAULT
@@ -395,8 +395,8 @@ def render_series(index: Mapping[str, Any], steps: Mapping[str, tuple[pa.Table, 
             " with its own page."
         ),
         parts=[
-            Part("maps", "Over time", over_time),
-            Part("steps", "Steps", fill("series_steps.html", rows=rows)),
+            PagePart("maps", "Over time", over_time),
+            PagePart("steps", "Steps", fill("series_steps.html", rows=rows)),
         ],
         notices=[
             (

@@ -32,7 +32,7 @@ _LARGEST_LATITUDE = 85.0
 
 
 @dataclass(frozen=True)
-class Frame:
+class MapFrame:
     """The place of units in the world: x grows eastwards, y southwards, both from the north-west
     corner.
     """
@@ -45,7 +45,7 @@ class Frame:
     shifted: bool = False
 
     @classmethod
-    def around(cls, bounds: Floats) -> Frame:
+    def around(cls, bounds: Floats) -> MapFrame:
         """The frame around boxes given as rows of west, south, east, north in degrees, none across
         180 degrees.
         """
@@ -59,7 +59,7 @@ class Frame:
         )
 
     @classmethod
-    def around_places(cls, outlines: Outlines, points: Floats) -> Frame | None:
+    def around_places(cls, outlines: Outlines, points: Floats) -> MapFrame | None:
         """The frame around outlines and points (longitude, latitude).
 
         None if none of them has a place.
@@ -131,7 +131,7 @@ def _mercator(lon_lat: Floats, *, shifted: bool) -> Floats:
 
 
 def map_of_release(
-    flows: pa.Table, zones: pa.Table, *, basis: str = "trips", frame: Frame | None = None
+    flows: pa.Table, zones: pa.Table, *, basis: str = "trips", frame: MapFrame | None = None
 ) -> dict[str, Any]:
     """Returns two layers of a small map: the zones of each end with their volume (``basis``) per
     km².
@@ -173,7 +173,7 @@ def floats(table: pa.Table, name: str) -> Floats:
 
 
 def surroundings(
-    zones: pa.Table, shapes: Outlines, frame: Frame
+    zones: pa.Table, shapes: Outlines, frame: MapFrame
 ) -> tuple[Context, list[list[Any]]]:
     """Returns what lies around zones, and its towns as name, x and y in units of the frame, the
     largest first.
@@ -190,7 +190,7 @@ def surroundings(
     return found, [[here.names[i], *xy] for i, xy in zip(found.towns.tolist(), units, strict=True)]
 
 
-def around(tables: Sequence[pa.Table], frame: Frame | None) -> dict[str, Any] | None:
+def around(tables: Sequence[pa.Table], frame: MapFrame | None) -> dict[str, Any] | None:
     """Returns coasts, borders and towns around the zones of these tables.
 
     None across the 180th meridian.
@@ -248,8 +248,8 @@ def is_drawn(shapes: Outlines) -> NDArray[np.bool_]:
 
 
 def place_layers(
-    layers: dict[str, Any], outlines: list[Outlines], *, frame: Frame | None = None
-) -> tuple[Frame | None, list[list[list[int]]]]:
+    layers: dict[str, Any], outlines: list[Outlines], *, frame: MapFrame | None = None
+) -> tuple[MapFrame | None, list[list[list[int]]]]:
     """Replaces degrees by units and outlines by numbers of shapes, each held once.
 
     What has no place has no units.
@@ -260,7 +260,7 @@ def place_layers(
         np.column_stack([np.array(layer.pop(n), float) for n in ("lon", "lat")])
         for layer in layers.values()
     ]
-    own = Frame.around_places(whole, np.concatenate(points))
+    own = MapFrame.around_places(whole, np.concatenate(points))
     frame = None if own is None else frame or own
     first, number = np.unique(
         shapely.to_wkb(whole[has_shape]), return_index=True, return_inverse=True
@@ -274,7 +274,7 @@ def place_layers(
     return frame, [] if frame is None else encode_shapes(whole[has_shape][first], frame)
 
 
-def units_of(centers: Floats, frame: Frame | None) -> tuple[list[int | None], list[int | None]]:
+def units_of(centers: Floats, frame: MapFrame | None) -> tuple[list[int | None], list[int | None]]:
     """Points in degrees, longitude first, as whole units of a frame.
 
     None where a point is not known.
@@ -300,7 +300,7 @@ class Rings:
     line: NDArray[np.int64]  # the line of each step
 
     @classmethod
-    def from_shapes(cls, shapes: Outlines, frame: Frame, most: int) -> Rings:
+    def from_shapes(cls, shapes: Outlines, frame: MapFrame, most: int) -> Rings:
         """Outlines with more than that many points are simplified until they fit."""
         fitted = np.asarray(shapely.transform(shapes, frame.units), dtype=object)
         tolerance = 0.5
@@ -329,7 +329,7 @@ class Rings:
 
 
 def encode_shapes(
-    outlines: Outlines, frame: Frame, *, most: int = MAX_POINTS
+    outlines: Outlines, frame: MapFrame, *, most: int = MAX_POINTS
 ) -> list[list[list[int]]]:
     """Outlines as lists of rings.
 
@@ -373,7 +373,7 @@ def further_layer(
 
     Their shapes are added to the data.
     """
-    frame = Frame(data["frame"]["west"], data["frame"]["north"], data["frame"]["perUnit"])
+    frame = MapFrame(data["frame"]["west"], data["frame"]["north"], data["frame"]["perUnit"])
     has_shape = is_drawn(outlines)
     shape = np.full(len(outlines), -1, dtype=np.int64)
     shape[has_shape] = len(data["shapes"]) + np.arange(int(has_shape.sum()))

@@ -45,7 +45,7 @@ _NOT_PRINTED = re.compile(r"[^\w.-]+")
 
 
 @dataclass(frozen=True, eq=False)
-class Matrix:
+class MatrixTable:
     """One matrix of a release."""
 
     name: str  # what it is called in a file
@@ -54,7 +54,7 @@ class Matrix:
     cells: pa.Table  # its rows
 
 
-def list_matrices(flows: pa.Table, slice_columns: Sequence[str]) -> list[Matrix]:
+def list_matrices(flows: pa.Table, slice_columns: Sequence[str]) -> list[MatrixTable]:
     """Returns the matrices of a table in the order of its slices, with distinct names."""
     volumes = [name for name in VOLUMES if name in flows.column_names]
     # Means, totals and medians.
@@ -63,7 +63,7 @@ def list_matrices(flows: pa.Table, slice_columns: Sequence[str]) -> list[Matrix]
         for one in flows.schema
         if pa.types.is_floating(one.type) and one.name not in VOLUMES
     ]
-    matrices: dict[str, Matrix] = {}
+    matrices: dict[str, MatrixTable] = {}
     for key, cells in split_slices(flows, slice_columns):
         # Letters, digits, dots and dashes; ``all`` for all values.
         words = (
@@ -79,7 +79,7 @@ def list_matrices(flows: pa.Table, slice_columns: Sequence[str]) -> list[Matrix]
                 plain = called if volume == "trips" else f"{called}_{volume}"
             numbered = (f"{plain}_{number}" for number in count(2))
             name = next(name for name in chain([plain], numbered) if name not in matrices)
-            matrices[name] = Matrix(name, volume, key, cells)
+            matrices[name] = MatrixTable(name, volume, key, cells)
     return list(matrices.values())
 
 
@@ -185,7 +185,7 @@ def write_omx(
             lookup.create_dataset("zone_name", data=texts, track_times=False)
 
 
-def _fill(written: Any, matrix: Matrix, codes: Sequence[str] | Sequence[int]) -> None:
+def _fill(written: Any, matrix: MatrixTable, codes: Sequence[str] | Sequence[int]) -> None:
     """Writes the cells in blocks of rows, never the whole square.
 
     Blocks without cells are not stored.
@@ -204,7 +204,7 @@ def _fill(written: Any, matrix: Matrix, codes: Sequence[str] | Sequence[int]) ->
         written[start : start + _CHUNK] = block
 
 
-def _describe(written: Any, matrix: Matrix) -> None:
+def _describe(written: Any, matrix: MatrixTable) -> None:
     for name, value in (("volume", matrix.volume), *matrix.slice.items()):
         called = (
             f"slice_{name}" if name.upper() in (*_RESERVED, "VOLUME") and name != "volume" else name

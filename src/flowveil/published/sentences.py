@@ -188,11 +188,17 @@ def _caveat(unit: str, parameters: Mapping[str, Any]) -> str:
 def _of_thresholds(statement: Statement) -> list[str]:
     """What a reader can prove about parts of a cell."""
     if statement.thresholds != "k":
-        return [
+        line = (
             "Protected: the parts of a cell. A pair of zones is a cell only if it has k plus a"
             " secret amount, so nothing can be proven about smaller zones inside a cell: neither"
             " that they have trips nor that they have fewer than k."
-        ]
+        )
+        locations = statement.guarantee.get("locations")
+        if locations is not None:
+            line += (
+                f" Except what l says: a zone of just {locations:,} locations has trips in each."
+            )
+        return [line]
     if statement.parameters.get("secret_thresholds") != "false":
         return []
     return [

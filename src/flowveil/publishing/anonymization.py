@@ -12,12 +12,15 @@ from os import PathLike
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
+import numpy as np
+
 from flowveil.core.errors import DataError, InfeasibleError, ParameterError, option
 from flowveil.core.flows import Flows
 from flowveil.core.guarantee import Guarantee, check_max_suppressed, confirmed
 from flowveil.core.secret_key import SecretKey, as_key
 from flowveil.core.secret_thresholds import SecretThresholds
 from flowveil.core.slices import declared_values, refuse_many_combinations
+from flowveil.core.times import Every
 from flowveil.methods import METHODS, Method, find_method
 from flowveil.methods.noise_by_slice import noisy_matrices
 from flowveil.methods.noise_guarantee import protected_unit, with_unit
@@ -35,8 +38,10 @@ from flowveil.system.progress import lines_every, log
 from flowveil.zoning.places import read_places
 from flowveil.zoning.restriction import to_the_top
 
-#: The most accurate matrix; the finest map of disjoint zones; the finest cells of places and times.
-DEFAULT_METHOD, DEFAULT_OF_MAPS, DEFAULT_OF_FOLDS = "layercut", "twincut", "layercut"
+#: The most accurate matrix; the finest map of disjoint zones.
+DEFAULT_METHOD, DEFAULT_OF_MAPS = "layercut", "twincut"
+#: Features that need a matrix for each value.
+_OF_SLICES = ("common_zones", "values", "resume", "zones_of", "revision")
 #: Bytes that deciding and writing take: in any case, for each flow, and for each pair of flow and
 #: person. Above what `python -m benchmarks.memory` and `benchmarks.scale` measure for the method
 #: that takes most.
@@ -216,12 +221,21 @@ class Run:
 
     def release(self, flows: Flows, plan: Plan) -> Release:
         """Applies a plan and recounts every cell."""
+        parameters = self.parameters
+        if plan.folded is not None and "fold" in parameters:
+            used = np.unique(plan.origin_zone[plan.kept])
+            trees = {
+                fold.name: fold.stated(nodes[used])
+                for fold, nodes in zip(plan.folded.folds, plan.folded.fold_nodes, strict=True)
+                if fold.every is None
+            }
+            parameters = {**parameters, "fold": trees}
         return Release.from_plan(
             flows,
             plan,
             self.guarantee,
             method=self.method.name,
-            parameters=MappingProxyType(self.parameters),
+            parameters=MappingProxyType(parameters),
         )
 
 
@@ -265,6 +279,7 @@ def anonymize(
     key_file: Any = None,
     allow_small_k: bool = False,
     population_only: bool = False,
+    separate: bool = False,
     common_zones: bool = False,
     values: Mapping[str, Sequence[str] | str] | None = None,
     workers: int = 1,
@@ -278,16 +293,17 @@ def anonymize(
     a noisy method (``laplace``, ``topdown``, ``privtree``, ``posterior``) thresholds do not apply
     and are refused; there ``protect`` is the unit, ``trips`` or ``people``.
 
-    If the flows have separate dimensions, each of their values is a slice, planned alone, and
-    ``release["08:00"]`` is the release of one. A slice without safe cells, or of under k persons,
-    is suppressed. Slices share no trip; sums of them are computed from what is published
-    (`flowveil.derive`), never from the trips.
+    Times and attributes of the flows are part of the cells: every trip is counted in one cell, of
+    places, an interval and a value (`Flows.folded`). With ``separate``, or a method that cannot do
+    that, each of their values is a slice, planned alone, and ``release["08:00"]`` is the release
+    of one. A slice without safe cells, or of under k persons, is suppressed. Sums are computed
+    from what is published (`flowveil.derive`), never from the trips.
 
     Args:
         flows: what `read_trips` returns; ``.folded()`` for cells of places, times and groups.
         method: a name of `flowveil.METHODS`, a `Method`, or a function ``(flows, guarantee, *,
             max_suppressed, **options) -> Plan``. By default ``layercut``; ``twincut`` if zones must
-            not overlap and for slices, ``odkanon`` for common zones.
+            not overlap.
         k: threshold of every cell.
         protect: ``trips``, ``people``, ``population`` or several; by default people if persons are
             known, else trips.
@@ -313,6 +329,7 @@ def anonymize(
             follow from the flows alone.
         allow_small_k: confirms a k below 3.
         population_only: confirms that only the population is protected although persons are known.
+        separate: a matrix for each value of the times and attributes.
         common_zones: give all slices the same zones, safe in each, so that they can be added up.
         values: known values of each separate dimension, for noise; for times a period.
         workers, resume, progress: of slices: processes; private folder for checkpoints; called with
@@ -363,8 +380,12 @@ def anonymize(
             "secret_thresholds": str(secret_thresholds),
             "key_file": key_file,
             "options": options or None,
+            "districts": options.get("districts"),
         }
     )
+    usual = _default_method(flows, t) if method is None else method
+    if not separate and folds_by_default(usual, features, flows.slice_columns, flows.every):
+        flows = flows.folded()
     _check_features(features, flows, support.Expected(None, None, overlap=None))
     if "l_places" in features:
         support.check_needs(features - {"outside"})
@@ -381,12 +402,13 @@ def anonymize(
             **how,
             **of_slices,
             **secret,
+            separate=separate,
             workers=workers,
             progress=progress,
         )
     rules = PostRules.from_request(dominance=dominance, stricter=stricter, revision=revision, t=t)
     zones = zones_of if rules.earlier is None else rules.earlier.zones_of(zones_of)
-    chosen = _chosen(method, _default_method(flows, rules), zones, revise=revision is not None)
+    chosen = _chosen(method, _default_method(flows, t), zones, revise=revision is not None)
     asked = replace(asked, usual_share=chosen.max_suppressed)
     _check_features(features, flows, chosen.expected)
     secrecy = Secrecy.from_request(secret_thresholds, key_file)
@@ -455,11 +477,9 @@ def _check_features(features: Collection[str], flows: Flows, expected: support.E
     support.check(features, replace(expected, dimensions=dimensions))
 
 
-def _default_method(flows: Flows, rules: PostRules) -> str:
-    """Returns the default: LayerCut, unless columns fold, or zones must not overlap."""
-    if flows.folds:
-        return DEFAULT_OF_FOLDS
-    return DEFAULT_OF_MAPS if flows.same_zones or rules.t is not None else DEFAULT_METHOD
+def _default_method(flows: Flows, t: float | None) -> str:
+    """Returns the default: LayerCut, unless zones must not overlap."""
+    return DEFAULT_OF_MAPS if flows.same_zones or t is not None else DEFAULT_METHOD
 
 
 def _chosen(
@@ -478,9 +498,22 @@ def _chosen(
 # ---- slices --------------------------------------------------------------------------------------
 
 
+def folds_by_default(
+    method: Any, features: Collection[str], columns: Sequence[str], every: Every | None
+) -> bool:
+    """Returns whether times and attributes are part of the cells of one release.
+
+    Not with a method that cannot do that, a feature that needs slices, or steps without a tree.
+    """
+    if not columns or any(name in features for name in _OF_SLICES):
+        return False
+    has_tree = every is None or every.name not in ("week", "weekday")
+    return has_tree and find_method(method).folds
+
+
 def anonymize_slices(flows: Flows, *arguments: Any, **named: Any) -> Any:
-    """The same as `anonymize`, under its name of earlier versions."""
-    return anonymize(flows, *arguments, **named)
+    """Calls `anonymize` with ``separate``."""
+    return anonymize(flows, *arguments, **{"separate": True, **named})
 
 
 def _anonymize_slices(
@@ -495,13 +528,14 @@ def _anonymize_slices(
     values: Mapping[str, Sequence[str] | str] | None,
     secret_thresholds: bool | str,
     key_file: Any,
+    separate: bool,
     workers: int,
     resume: Checkpoint | PathLike[str] | str | None,
     progress: Callable[[float], None] | None,
     **options: Any,
 ) -> SlicedRelease:
     """Returns the release of every slice; InfeasibleError if none can be published."""
-    chosen = _method_of_slices(method, options, common_zones, zones_of)
+    chosen = _method_of_slices(flows, method, options, common_zones, zones_of)
     _check_features(features, flows, chosen.expected)
     asked = replace(asked, usual_share=chosen.max_suppressed)
     if chosen.counts == "noisy":
@@ -512,6 +546,8 @@ def _anonymize_slices(
         return _noisy_slices(chosen, flows, values or {}, options, unit)
     refuse_many_combinations(flows)
     how_sliced = {**_how_sliced(flows), "common_zones": common_zones}
+    if separate:
+        how_sliced["separate"] = True
     secrecy = Secrecy.from_request(secret_thresholds, key_file)
     if common_zones:
         # Cells that are planned for all slices are published in each of them where it has k.
@@ -662,11 +698,13 @@ def _released_slices(
 
 
 def _method_of_slices(
+    flows: Flows,
     method: str | Method | Callable[..., Plan] | None,
     options: Mapping[str, Any],
     common_zones: bool,
     zones_of: Any,
 ) -> Method:
-    chosen = _chosen(method, "odkanon" if common_zones else DEFAULT_OF_MAPS, zones_of)
+    default = "odkanon" if common_zones else _default_method(flows, None)
+    chosen = _chosen(method, default, zones_of)
     chosen.check_options(options)
     return chosen

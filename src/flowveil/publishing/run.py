@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 Progress = Callable[[float], None]
 
 #: Settings that have no meaning for a single matrix.
-_NEED_SLICES = ("common_zones", "fold_time", "fold", "resume", "time_format", "timezone")
+_NEED_SLICES = (
+    "common_zones", "separate", "fold_time", "fold", "resume", "time_format", "timezone",
+)  # fmt: skip
 #: Settings of the reading that only slices have.
 _OF_SLICES = ("by", "by_many", "every")
 
@@ -66,8 +68,18 @@ def has_slices(request: Request) -> bool:
 
 
 def has_folds(request: Request) -> bool:
-    """Whether one matrix is made whose cells have times or groups of values."""
-    return bool(request.slices.fold_time or request.slices.fold)
+    """Whether one release is made whose cells have times or values."""
+    from flowveil.core.times import Every
+    from flowveil.publishing.anonymization import folds_by_default
+
+    slices = request.slices
+    if slices.fold_time or slices.fold:
+        return True
+    if slices.separate or not has_slices(request) or not (slices.by or slices.every):
+        return False
+    every = Every.parse(slices.every[0]) if slices.every else None
+    columns = (*slices.by, *slices.every)
+    return folds_by_default(method_name(request), request.given, columns, every)
 
 
 def only_for_ledger(request: Request) -> bool:
@@ -82,14 +94,11 @@ def method_name(request: Request) -> str | None:
     """The name of the method that a request means; None over the zones of an earlier release."""
     if request.method.zones_of is not None or request.method.revision:
         return request.method.method
-    slices = request.slices
-    from flowveil.publishing.anonymization import DEFAULT_METHOD, DEFAULT_OF_FOLDS, DEFAULT_OF_MAPS
+    from flowveil.publishing.anonymization import DEFAULT_METHOD, DEFAULT_OF_MAPS
 
-    needs_map = has_slices(request) or request.zones.same_zones or request.protection.t is not None
+    needs_map = request.zones.same_zones or request.protection.t is not None
     default = DEFAULT_OF_MAPS if needs_map else DEFAULT_METHOD
-    default = (
-        "odkanon" if slices.common_zones else DEFAULT_OF_FOLDS if has_folds(request) else default
-    )
+    default = "odkanon" if request.slices.common_zones else default
     return request.method.method or default
 
 
@@ -170,16 +179,8 @@ def _check_slices(request: Request) -> None:
     slices, steps = request.slices, request.slices.every
     time = None if only_for_ledger(request) else slices.time
     check_slice_columns((*slices.by, *slices.fold), time=time, every=steps[0] if steps else None)
-    if not has_folds(request):
-        return
-    if bool(steps) != slices.fold_time:
-        wrong = (
-            "no --every was given" if slices.fold_time else "--every was given without --fold-time"
-        )
-        raise ParameterError(
-            "--fold-time and --fold make one matrix of cells that have times or groups: of one"
-            f" --time and one --every, and a tree for each attribute; {wrong}."
-        )
+    if slices.fold_time and not steps:
+        raise ParameterError("--fold-time needs a step of time. Hint: --every hour, for example.")
 
 
 # ---- reading -------------------------------------------------------------------------------------
@@ -304,6 +305,7 @@ def anonymize_arguments(request: Request) -> dict[str, Any]:
 def slice_arguments(request: Request) -> dict[str, Any]:
     """Returns the arguments of `flowveil.anonymize_slices` alone."""
     given: dict[str, Any] = {"workers": request.resources.workers or os.cpu_count() or 1}
+    given["separate"] = request.slices.separate
     given |= {"common_zones": True} if request.slices.common_zones else {}
     return given | ({"values": declared_values(request)} if adds_noise(request) else {})
 

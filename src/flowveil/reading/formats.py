@@ -16,7 +16,7 @@ from flowveil.core.headers import plain_name
 
 
 @dataclass(frozen=True)
-class Format:
+class TableFormat:
     """A layout of the field.
 
     Attributes:
@@ -76,9 +76,9 @@ def _route(end: int) -> dict[str, str]:
 
 
 #: The formats, by name. Several layouts of one source are tried in their order.
-FORMATS: dict[str, tuple[Format, ...]] = {
+FORMATS: dict[str, tuple[TableFormat, ...]] = {
     "mds": (
-        Format(
+        TableFormat(
             "Mobility Data Specification 2.0, /trips",
             ("start_location.lat", "end_location.lat", "start_time"),
             {
@@ -88,7 +88,7 @@ FORMATS: dict[str, tuple[Format, ...]] = {
             },
             time="start_time",
         ),
-        Format(
+        TableFormat(
             "Mobility Data Specification 1.x, /trips",
             ("route.features", "start_time"),
             {"origin": "start_lat,start_lng", "destination": "end_lat,end_lng", "person": ""},
@@ -97,7 +97,7 @@ FORMATS: dict[str, tuple[Format, ...]] = {
         ),
     ),
     "mitma": (
-        Format(
+        TableFormat(
             "mobility of the Spanish ministry of transport (MITMA), viajes",
             ("fecha", "periodo", "origen", "destino", "viajes"),
             {
@@ -112,7 +112,7 @@ FORMATS: dict[str, tuple[Format, ...]] = {
         ),
     ),
     "ine": (
-        Format(
+        TableFormat(
             "mobility of the Spanish statistical office (INE), flujos",
             ("CELDA_ORIGEN", "CELDA_DESTINO", "FLUJO"),
             {
@@ -124,7 +124,7 @@ FORMATS: dict[str, tuple[Format, ...]] = {
         ),
     ),
     "lodes": (
-        Format(
+        TableFormat(
             "LEHD Origin-Destination Employment Statistics (LODES), od",
             ("w_geocode", "h_geocode", "S000"),
             {
@@ -138,7 +138,7 @@ FORMATS: dict[str, tuple[Format, ...]] = {
         ),
     ),
     "gtfs-ride": (
-        Format(
+        TableFormat(
             "GTFS-ride, rider_trip.txt",
             ("rider_id", "boarding_stop_id", "alighting_stop_id"),
             {
@@ -150,14 +150,14 @@ FORMATS: dict[str, tuple[Format, ...]] = {
             derived={"moment": _day_and_hour("{service_date}", "{boarding_time}")},
             zones={"tile": "stop_id", "lat": "stop_lat", "lon": "stop_lon", "name": "stop_name"},
         ),
-        Format(
+        TableFormat(
             "GTFS-ride, board_alight.txt",
             ("stop_id", "boardings", "alightings"),
             instead="it counts boardings and alightings, not trips: rider_trip.txt has trips.",
         ),
     ),
     "matsim": (
-        Format(
+        TableFormat(
             "MATSim, output_trips.csv",
             ("person", "start_x", "start_y", "end_x", "end_y", "dep_time"),
             {
@@ -169,7 +169,7 @@ FORMATS: dict[str, tuple[Format, ...]] = {
         ),
     ),
     "tides": (
-        Format(
+        TableFormat(
             "TIDES, fare_transactions",
             ("transaction_id", "service_date", "event_timestamp"),
             instead=(
@@ -178,14 +178,14 @@ FORMATS: dict[str, tuple[Format, ...]] = {
                 " makes trips of what one card did."
             ),
         ),
-        Format(
+        TableFormat(
             "TIDES, passenger_events",
             ("passenger_event_id", "event_type", "trip_stop_sequence"),
             instead="it counts boardings and alightings, not trips.",
         ),
     ),
     "trackintel": (
-        Format(
+        TableFormat(
             "trackintel, trips or triplegs",
             ("user_id", "started_at", "finished_at", "geom"),
             {
@@ -197,12 +197,12 @@ FORMATS: dict[str, tuple[Format, ...]] = {
         ),
     ),
     "scikit-mobility": (
-        Format(
+        TableFormat(
             "scikit-mobility, FlowDataFrame",
             ("origin", "destination", "flow"),
             {"origin_tile": "origin", "destination_tile": "destination", "trips": "flow"},
         ),
-        Format(
+        TableFormat(
             "scikit-mobility, TrajDataFrame",
             ("uid", "datetime", "lat", "lng"),
             instead=(
@@ -212,7 +212,7 @@ FORMATS: dict[str, tuple[Format, ...]] = {
         ),
     ),
     "odwp01ew": (
-        Format(
+        TableFormat(
             "census of England and Wales 2021, ODWP01EW",
             (
                 "Middle layer Super Output Areas code",
@@ -227,7 +227,7 @@ FORMATS: dict[str, tuple[Format, ...]] = {
                 "person": "",
             },
         ),
-        Format(
+        TableFormat(
             "census of England and Wales 2021, ODWP01EW by local authority",
             ("Lower tier local authorities code", "LTLA of workplace code", "Count"),
             {
@@ -240,7 +240,7 @@ FORMATS: dict[str, tuple[Format, ...]] = {
         ),
     ),
     "carpool": (
-        Format(
+        TableFormat(
             "French register of carpooling (RPC), open data",
             ("journey_id", "start_lat", "start_lon", "end_lat", "end_lon", "start_datetime"),
             {
@@ -250,7 +250,7 @@ FORMATS: dict[str, tuple[Format, ...]] = {
             },
             time="start_datetime",
         ),
-        Format(
+        TableFormat(
             "French register of carpooling (RPC), open data to 2023",
             ("journey_id", "journey_start_lat", "journey_start_lon", "journey_end_lat"),
             {
@@ -263,7 +263,7 @@ FORMATS: dict[str, tuple[Format, ...]] = {
         ),
     ),
     "flowkit": (
-        Format(
+        TableFormat(
             "FlowKit, flows",
             ("pcod_from", "pcod_to", "value"),
             {
@@ -273,7 +273,7 @@ FORMATS: dict[str, tuple[Format, ...]] = {
                 "person": "",
             },
         ),
-        Format(
+        TableFormat(
             "FlowKit, flows of FlowAPI",
             ("origin", "destination", "trips"),
             {
@@ -285,7 +285,7 @@ FORMATS: dict[str, tuple[Format, ...]] = {
         ),
     ),
     "multimno": (
-        Format(
+        TableFormat(
             "multimno, internal migration",
             ("previous_zone", "new_zone", "migration"),
             {
@@ -313,7 +313,7 @@ def time_and_zones(name: str | None) -> tuple[str | None, Mapping[str, str]]:
     return next(times, None), next((one.zones for one in layouts if one.zones), {})
 
 
-def chosen_format(name: str | None, names: Sequence[str]) -> Format | None:
+def chosen_format(name: str | None, names: Sequence[str]) -> TableFormat | None:
     """Returns the layout of a format that a table has; None without a format.
 
     DataError if the table has none of them, or holds no trips.

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from flowveil.core.errors import ParameterError
 from flowveil.core.times import TIME_COLUMNS
 from flowveil.release.facets import Facets, Kind
+from flowveil.request.request import fold_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,13 +141,10 @@ class Statement:
 
     @property
     def fold_trees(self) -> dict[str, Hierarchy]:
-        """The tree of each folded attribute, as it is stated."""
+        """The tree of each folded attribute that has one, as it is stated."""
         from flowveil.zoning.files import read_tree
 
-        return {
-            name: read_tree(parents)
-            for name, parents in (self.parameters.get("fold") or {}).items()
-        }
+        return {name: read_tree(parents) for name, parents in fold_files(self.parameters).items()}
 
     @property
     def fold_columns(self) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ REMOVED = {
 
 
 @dataclass(frozen=True)
-class Input(Section, key="input", heading="Input", call="reading"):
+class InputSection(Section, key="input", heading="Input", call="reading"):
     """Trips and the columns that describe them."""
 
     input: str | None = setting(
@@ -148,7 +148,7 @@ class Input(Section, key="input", heading="Input", call="reading"):
 
 
 @dataclass(frozen=True)
-class People(Section, key="people", heading="People", call="reading"):
+class PeopleSection(Section, key="people", heading="People", call="reading"):
     """Who travels."""
 
     person: str | None = setting(
@@ -162,7 +162,7 @@ class People(Section, key="people", heading="People", call="reading"):
 
 
 @dataclass(frozen=True)
-class Zones(Section, key="zones", heading="Zones", call="reading"):
+class ZonesSection(Section, key="zones", heading="Zones", call="reading"):
     """Tiles and the study area."""
 
     resolution: int | None = setting(
@@ -242,7 +242,7 @@ class Zones(Section, key="zones", heading="Zones", call="reading"):
 
 
 @dataclass(frozen=True)
-class Slices(Section, key="slices", heading="Time and slices", call="reading"):
+class SlicesSection(Section, key="slices", heading="Time and slices", call="reading"):
     """Several matrices, by time or by attributes."""
 
     time: str | None = setting(
@@ -250,7 +250,7 @@ class Slices(Section, key="slices", heading="Time and slices", call="reading"):
         tier="common", example="start_time", **COLUMN,
     )  # fmt: skip
     every: tuple[str, ...] = setting(
-        "One matrix for each step: 15min, 1h, day, week, month, hour (of the day), weekday, "
+        "Publish times in steps of this: 15min, 1h, day, week, month, hour (of the day), weekday, "
         "weekday-hour.",
         tier="common",
         example="1h",
@@ -275,7 +275,7 @@ class Slices(Section, key="slices", heading="Time and slices", call="reading"):
         example="2024-01", metavar="STEP", recorded=True,
     )  # fmt: skip
     by: tuple[str, ...] = setting(
-        "One matrix for each combination of these attributes.",
+        "Publish these attributes of trips.",
         example="sex,age",
         metavar="A,B,...",
         form="column",
@@ -283,8 +283,15 @@ class Slices(Section, key="slices", heading="Time and slices", call="reading"):
     by_many: bool = setting(
         "Allow --by with more than 50 values, or more than one value for 100 rows."
     )
+    separate: bool = setting(
+        "A matrix for each step and each value. Otherwise times and values are part of the cells "
+        "of one release, where the method can do that.",
+        call="slices",
+        page=False,
+    )
     fold_time: bool = setting(
-        "Merge steps that are too small, cell by cell, into one matrix.", call="slices"
+        "The default: steps that are too small are merged, cell by cell, into one matrix.",
+        call="slices",
     )
     fold: Mapping[str, Any] = setting(
         "Merge values of an attribute that are too small, cell by cell, along the tree in a file "
@@ -315,7 +322,7 @@ class Slices(Section, key="slices", heading="Time and slices", call="reading"):
 
 
 @dataclass(frozen=True)
-class Numbers(Section, key="numbers", heading="Numbers in a cell", call="reading"):
+class NumbersSection(Section, key="numbers", heading="Numbers in a cell", call="reading"):
     """Numbers beyond counts: means, totals and medians of columns, where no contributor
     dominates.
     """
@@ -368,7 +375,7 @@ class Numbers(Section, key="numbers", heading="Numbers in a cell", call="reading
 
 
 @dataclass(frozen=True)
-class Protection(Section, key="protection", heading="Protection", call="anonymize"):
+class ProtectionSection(Section, key="protection", heading="Protection", call="anonymize"):
     """What every published cell must satisfy."""
 
     rule: str | None = setting(
@@ -473,7 +480,7 @@ class Protection(Section, key="protection", heading="Protection", call="anonymiz
 
 
 @dataclass(frozen=True)
-class Method(Section, key="method", heading="Method", call="anonymize"):
+class MethodSection(Section, key="method", heading="Method", call="anonymize"):
     """How the zones are chosen."""
 
     method: str | None = setting(
@@ -527,7 +534,7 @@ class Method(Section, key="method", heading="Method", call="anonymize"):
 
 
 @dataclass(frozen=True)
-class Output(Section, key="output", heading="Output", call="write"):
+class OutputSection(Section, key="output", heading="Output", call="write"):
     """What is written, and where."""
 
     out: str | None = setting(
@@ -652,7 +659,7 @@ class Output(Section, key="output", heading="Output", call="write"):
 
 
 @dataclass(frozen=True)
-class Resources(Section, key="resources", heading="Resources", call="run"):
+class ResourcesSection(Section, key="resources", heading="Resources", call="run"):
     """How it is computed; no effect on the result."""
 
     engine: str | None = setting(
@@ -744,7 +751,10 @@ class Derive(Section, key="derive", heading="Derive", call="derive"):
 #: The sections in the order of help, recipes and the reference page.
 SECTIONS: dict[str, type[Section]] = {
     one.key: one
-    for one in (Input, People, Zones, Slices, Numbers, Protection, Method, Output, Resources)
+    for one in (
+        *(InputSection, PeopleSection, ZonesSection, SlicesSection, NumbersSection),
+        *(ProtectionSection, MethodSection, OutputSection, ResourcesSection),
+    )
 }
 
 
@@ -799,15 +809,15 @@ def refuse_unknown(
 class Request:
     """A complete request: what to read, how to protect it and what to write."""
 
-    input: Input = field(default_factory=Input)
-    people: People = field(default_factory=People)
-    zones: Zones = field(default_factory=Zones)
-    slices: Slices = field(default_factory=Slices)
-    numbers: Numbers = field(default_factory=Numbers)
-    protection: Protection = field(default_factory=Protection)
-    method: Method = field(default_factory=Method)
-    output: Output = field(default_factory=Output)
-    resources: Resources = field(default_factory=Resources)
+    input: InputSection = field(default_factory=InputSection)
+    people: PeopleSection = field(default_factory=PeopleSection)
+    zones: ZonesSection = field(default_factory=ZonesSection)
+    slices: SlicesSection = field(default_factory=SlicesSection)
+    numbers: NumbersSection = field(default_factory=NumbersSection)
+    protection: ProtectionSection = field(default_factory=ProtectionSection)
+    method: MethodSection = field(default_factory=MethodSection)
+    output: OutputSection = field(default_factory=OutputSection)
+    resources: ResourcesSection = field(default_factory=ResourcesSection)
 
     @classmethod
     def from_flat(cls, values: Mapping[str, Any]) -> Request:
@@ -867,13 +877,14 @@ class Request:
         }
         given |= {**columns, "every": steps, "method": report.get("method"), "options": options}
         given |= {
-            name: True for name in ("by_many", "common_zones", "fold_time") if slices.get(name)
+            name: True for name in ("by_many", "common_zones", "separate") if slices.get(name)
         }
         columns_of_map = dict(_mapping(parameters.get("zones")))
         given |= {"zones": columns_of_map.pop("grid", None)}
         given |= {f"zones_{name}": value for name, value in columns_of_map.items()}
         if parameters.get("fold"):
-            given["fold"] = dict.fromkeys(split(given.pop("by")), "TREE")
+            given["fold"] = dict.fromkeys(fold_files(parameters), "TREE")
+            given["by"] = [name for name in split(given["by"]) if name not in given["fold"]]
         given["values"] = [
             f"{name}={','.join(listed)}" for name, listed in (slices.get("values") or {}).items()
         ]
@@ -914,6 +925,13 @@ class Request:
     def with_values(self, **values: Any) -> Request:
         """The same with other values; None removes one."""
         return Request.from_flat({**self.given, **values})
+
+
+def fold_files(parameters: Mapping[str, Any]) -> dict[str, Mapping[str, str | None]]:
+    """Returns the stated trees that were given; others are the values below one root."""
+    plain = (parameters.get("slices") or {}).get("by") or ()
+    trees = parameters.get("fold") or {}
+    return {name: parents for name, parents in trees.items() if name not in plain}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

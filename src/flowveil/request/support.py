@@ -150,6 +150,13 @@ FEATURES: dict[str, Feature] = {
             counts=("noisy",),
             dimensions=_SLICES,
         ),
+        Feature(
+            "separate",
+            "it makes a matrix for each value of --by and each step of --every",
+            counts=_ANY_COUNTS,
+            zones=_ANY_ZONES,
+            dimensions=_SLICES,
+        ),
         Feature("zones_of", _FIXED, dimensions=_NO_FOLD, without=("method", "options")),
         Feature(
             "revision",
@@ -163,7 +170,7 @@ FEATURES: dict[str, Feature] = {
             counts=_ANY_COUNTS,
             zones=_ANY_ZONES,
             dimensions=_SINGLE,
-            without=("by", "every", "common_zones", "fold_time", "fold", "resume"),
+            without=("by", "every", "common_zones", "separate", "fold_time", "fold", "resume"),
             needs=("time",),
         ),
         *(
@@ -171,7 +178,7 @@ FEATURES: dict[str, Feature] = {
                 name,
                 _FOLDS,
                 by_method=True,
-                without=("by", "common_zones", "resume"),
+                without=("common_zones", "resume", "separate"),
                 hint="leave one of them out; --method paircut and layercut fold",
             )
             for name in ("fold_time", "fold")
@@ -203,10 +210,11 @@ FEATURES: dict[str, Feature] = {
         Feature("hierarchy", "only exact counts of nodes use a tree", hint="omit it"),
         Feature(
             "districts",
-            "other methods have none",
-            counts=("noisy",),
+            "a pair of districts is published whole, and rules on cells would leave parts out",
+            counts=_ANY_COUNTS,
             by_method=True,
-            hint="use posterior",
+            without=("dominance", "stricter"),
+            hint="leave one of them out; layercut and posterior have districts",
         ),
         *(
             Feature(

@@ -50,7 +50,7 @@ WARNING = (
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class SynthesisComparison:
     """Results of a sweep.
 
     The tables are, with those of the thesis: ``frequencies`` of the original's categories (24),
@@ -100,7 +100,7 @@ class Roles:
 
 
 @dataclass(frozen=True)
-class Grid:
+class CompareGrid:
     """Settings of the sweep; by default those of the thesis.
 
     The synthesis without privacy is added to ``epsilons``. Each pair of ε and prior count is the
@@ -193,11 +193,11 @@ def compare_records(
     records: Any,
     roles: Roles,
     *,
-    grid: Grid | None = None,
+    grid: CompareGrid | None = None,
     fit: Mapping[str, Any] | None = None,
     diagnostics: bool = False,
     progress: Callable[[str], None] | None = None,
-) -> Comparison:
+) -> SynthesisComparison:
     """Sweeps both methods over their parameters and measures privacy and utility.
 
     Raises what the two methods raise.
@@ -210,7 +210,7 @@ def compare_records(
         diagnostics: also check the assumptions of the regression.
         progress: called with a line of text before each step.
     """
-    grid, fit = grid or Grid(), fit or {}
+    grid, fit = grid or CompareGrid(), fit or {}
     sweep = _Sweep.from_request(records, roles, fit, progress)
     # Before the sweep, which takes minutes.
     library("statsmodels.api")
@@ -233,7 +233,7 @@ def compare_records(
         utility.diagnose(sweep.binned, sweep.variables, models) if diagnostics else ({}, None)
     )
     rows |= more | checks
-    return Comparison(
+    return SynthesisComparison(
         tables={name: pa.Table.from_pylist(of) for name, of in rows.items()},
         parameters={
             **grid.to_dict(),
@@ -330,7 +330,7 @@ def _synthesis_row(
 
 
 def _classifiers(
-    sweep: _Sweep, grid: Grid
+    sweep: _Sweep, grid: CompareGrid
 ) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Trained]]:
     """Train one model on the original, on a Mondrian and on an IPF release.
 
@@ -427,7 +427,7 @@ def check_folder(folder: str | Path) -> None:
     output.check_private_folder(folder, "a comparison", lambda names: "comparison.json" in names)
 
 
-def figures(comparison: Comparison) -> dict[str, Content]:
+def figures(comparison: SynthesisComparison) -> dict[str, Content]:
     """Return ``strict.png``, ``relaxed.png`` and ``synthesis.png``.
 
     With diagnostics those of single records.

@@ -157,7 +157,7 @@ def _statement(report: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class SynthesisOptions:
     """Options of a synthesis.
 
     With ε, categories that are read from the data are assumed to be public. The number of records
@@ -223,7 +223,7 @@ def synthesize_records(records: Any, *, epsilon: float | None, **options: Any) -
             message says which).
         DataError: a column is absent or holds values outside its declared categories.
     """
-    asked = Options(**options)
+    asked = SynthesisOptions(**options)
     mechanism = Mechanism.from_options(asked.noise, epsilon, asked.delta)
     asked.check(epsilon)
     table = as_table(records)
@@ -289,7 +289,7 @@ def synthesize_records(records: Any, *, epsilon: float | None, **options: Any) -
     )
 
 
-def _margins(table: pa.Table, asked: Options) -> list[tuple[str, ...]]:
+def _margins(table: pa.Table, asked: SynthesisOptions) -> list[tuple[str, ...]]:
     """Return the margins to keep, checked; by default all pairs of the chosen variables."""
     margins = None if asked.margins is None else [tuple(margin) for margin in asked.margins]
     named = (

@@ -50,7 +50,7 @@ class Anonymized:
     table: pa.Table
     class_of_record: Numbers  # of the input. Private
     regions: tuple[Region, ...]  # published values of each class, one entry per quasi-identifier
-    options: Options
+    options: MondrianOptions
     k: int
     grids: Mapping[
         str, Grid
@@ -136,7 +136,7 @@ class Anonymized:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class MondrianOptions:
     """Options of `anonymize_records`."""
 
     sensitive: Sequence[
@@ -157,6 +157,8 @@ class Options:
     strict: bool = False  # disjoint regions; else relaxed, which cuts finer
     # cut the widest share of the whole range (LeFevre); or ``distinct``: the most values
     choose: str = "width"
+    # a class whose first choice has no allowed cut is final; else the next choice is tried
+    stop_at_first: bool = False
 
     def thresholds(self) -> dict[str, Any]:
         """The thresholds on sensitive values, by name; None for those that are not requested."""
@@ -194,7 +196,7 @@ def anonymize_records(
         InfeasibleError: the whole table in one class would not be safe.
         GuaranteeError: the recount failed; nothing is returned.
     """
-    table, asked = rows.as_table(records), Options(**options)
+    table, asked = rows.as_table(records), MondrianOptions(**options)
     keys, hidden = rows.as_attributes(quasi_identifiers), rows.as_attributes(asked.sensitive)
     _check_request(table, keys, hidden, direct_identifiers, asked)
     protected = tuple(encode(table, a) for a in hidden)
@@ -211,7 +213,12 @@ def anonymize_records(
     )
     order = canonical_order(columns, protected, others)
     partition = partition_records(
-        columns, safety, strict=asked.strict, choose=asked.choose, order=order
+        columns,
+        safety,
+        strict=asked.strict,
+        choose=asked.choose,
+        stop_at_first=asked.stop_at_first,
+        order=order,
     )
     class_of = number_by_text(regions_of(columns, partition))[partition]
     regions = regions_of(columns, class_of)
@@ -234,7 +241,7 @@ def _check_request(
     keys: Sequence[Attribute],
     hidden: Sequence[Attribute],
     dropped: Sequence[str],
-    asked: Options,
+    asked: MondrianOptions,
 ) -> None:
     """Raise if the request is invalid, or does not fit this table."""
     choices = ("width", "distinct")
@@ -346,6 +353,7 @@ def partition_records(
     *,
     strict: bool,
     choose: str = "width",
+    stop_at_first: bool = False,
     order: Numbers | None = None,
 ) -> Numbers:
     """Return the partition of each record.
@@ -357,7 +365,9 @@ def partition_records(
     finished = 0
     level = _Level(records, np.zeros(len(records), np.int64))
     while len(level.size):
-        right, was_cut = _best_cuts(level, columns, safety, strict=strict, choose=choose)
+        right, was_cut = _best_cuts(
+            level, columns, safety, strict=strict, choose=choose, stop_at_first=stop_at_first
+        )
         cut = was_cut[level.partition]
         number = np.cumsum(~was_cut) - 1 + finished
         final[level.records[~cut]] = number[level.partition[~cut]]
@@ -370,7 +380,13 @@ def partition_records(
 
 
 def _best_cuts(
-    level: _Level, columns: Sequence[Column], safety: Safety, *, strict: bool, choose: str
+    level: _Level,
+    columns: Sequence[Column],
+    safety: Safety,
+    *,
+    strict: bool,
+    choose: str,
+    stop_at_first: bool,
 ) -> tuple[Mask, Mask]:
     """Return for each record whether it goes to the second half, and for each partition whether it
     is cut.
@@ -380,17 +396,15 @@ def _best_cuts(
     was_cut = np.zeros(len(level.size), dtype=np.bool_)
     for column in columns:
         goes_right, possible, merit = _candidate(level, column, strict=strict, choose=choose)
-        allowed = possible & (merit > best)
-        if allowed.any():
-            kept = allowed[level.partition]
+        better = possible & (merit > best)
+        if better.any():
+            kept = better[level.partition]
             half = (2 * level.partition + goes_right)[kept]
-            allowed &= (
-                safety.holds(half, 2 * len(level.size), level.records[kept])
-                .reshape(-1, 2)
-                .all(axis=1)
-            )
-            best[allowed] = merit[allowed]
-            was_cut |= allowed
+            safe = safety.holds(half, 2 * len(level.size), level.records[kept])
+            allowed = better & safe.reshape(-1, 2).all(axis=1)
+            chosen = better if stop_at_first else allowed
+            best[chosen] = merit[chosen]
+            was_cut[chosen] = allowed[chosen]
             right = np.where(allowed[level.partition], goes_right, right)
     return right, was_cut
 

@@ -21,7 +21,7 @@ from flowveil.core.errors import FlowveilError, ParameterError, with_value
 from flowveil.core.flows import Flows
 from flowveil.published.about import period_in_words
 from flowveil.published.derive import Derivation, Within, derive_published, parse_pick
-from flowveil.published.document import Part, fill, page
+from flowveil.published.document import PagePart, fill, page
 from flowveil.published.folder import MANIFEST, hash_file
 from flowveil.published.read_release import map_of_statement, read_published
 from flowveil.published.sentences import sentences
@@ -520,11 +520,11 @@ def certificate_text(content: Mapping[str, Any], path: str | PathLike[str]) -> s
     findings = [*content["findings"], *content["not_compared"]] or ["None."]
     protected = content["statement"] or ["Not repeated here."]
     parts = [
-        Part("findings", "Findings", fill("list.html", lines=findings)),
-        Part("statement", "What is and is not protected", fill("list.html", lines=protected)),
-        Part("facts", "What was verified", fill("pairs.html", rows=rows)),
+        PagePart("findings", "Findings", fill("list.html", lines=findings)),
+        PagePart("statement", "What is and is not protected", fill("list.html", lines=protected)),
+        PagePart("facts", "What was verified", fill("pairs.html", rows=rows)),
         *(
-            Part(name, heading, fill("pairs.html", rows=list(content[key].items())))
+            PagePart(name, heading, fill("pairs.html", rows=list(content[key].items())))
             for name, heading, key in _HASHES
             if content[key]
         ),

@@ -12,7 +12,7 @@ import flowveil
 from flowveil.analysis import experiment
 from flowveil.analysis.areas import area_accuracy, default_levels, main_level
 from flowveil.analysis.comparison import FILES
-from flowveil.analysis.experiment import WARM_UP_FLOWS, Source, Task
+from flowveil.analysis.experiment import WARM_UP_FLOWS, RunTask, Source
 from flowveil.core.errors import DataError, OutputError, ParameterError
 from flowveil.methods import find_method
 from samples.hourly import hourly_trips
@@ -104,8 +104,8 @@ def test_what_the_first_call_compiles_is_not_measured(flows, monkeypatch):
         "protect": ("trips", "people"),
         "budget": "volume",
     }
-    experiment.prepare(Source(flows), Task(asked))
-    experiment.execute(Source(flows), Task(asked))
+    experiment.prepare(Source(flows), RunTask(asked))
+    experiment.execute(Source(flows), RunTask(asked))
     (few, before), (n, after) = calls
     assert 0 < few <= WARM_UP_FLOWS < n == len(flows)
     # Nothing is published here, so nothing has to be confirmed.
@@ -127,7 +127,7 @@ def test_a_run_that_breaks_is_named_without_its_message(flows, monkeypatch):
         raise KeyError("SECRET0001")
 
     monkeypatch.setattr(ANONYMIZE, broken)
-    run = experiment.execute(Source(flows), Task({"method": find_method("odkanon")}))
+    run = experiment.execute(Source(flows), RunTask({"method": find_method("odkanon")}))
     assert (run.status, run.reason) == ("failed", "unexpected KeyError")
 
 

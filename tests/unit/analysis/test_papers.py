@@ -20,7 +20,7 @@ import pytest
 
 import flowveil
 from conftest import trip_table
-from flowveil.analysis.paper_results import Published, impossible, published_results
+from flowveil.analysis.paper_results import PublishedResults, impossible, published_results
 from flowveil.analysis.papers import PRESETS, authors_measures
 from flowveil.analysis.study import describe_data
 from flowveil.analysis.study_tables import study_sheets
@@ -29,7 +29,7 @@ from flowveil.apps.cli import main
 from flowveil.core.errors import OutputError, ParameterError
 from flowveil.reading.sources.synthetic import synthetic_survey
 from flowveil.system.output import RELEASE_FORMAT
-from flowveil.tabular.compare import Grid
+from flowveil.tabular.compare import CompareGrid
 from reference import tabular_survey
 from samples import stage
 from samples.processes import in_this_process
@@ -108,7 +108,9 @@ def test_every_printed_command_runs_as_it_is_printed(page, made_data, monkeypatc
     # So few trips have no hour of 5,000, and two syntheses are enough to run.
     few = replace(PRESETS["matet-2023"], fewest_trips=1)
     monkeypatch.setitem(PRESETS, "matet-2023", few)
-    monkeypatch.setattr(Grid, "__post_init__", lambda grid: object.__setattr__(grid, "repeats", 2))
+    monkeypatch.setattr(
+        CompareGrid, "__post_init__", lambda grid: object.__setattr__(grid, "repeats", 2)
+    )
     commands = _commands(page)
     (folder / "stage").mkdir()
     stage.build(folder / "stage")
@@ -364,7 +366,7 @@ def test_impossible_published_numbers_are_named():
     assert not found("12", "[10-20]", "odkanon", "c_dm")
     assert not found("4", "", "mondrian", "c_dm")
     # Without a C_AVG, k alone: a class of 10 gives 100.
-    alone = Published("odkanon-report", "nowhere", "", "mondrian", "c_dm", 13.0)
+    alone = PublishedResults("odkanon-report", "nowhere", "", "mondrian", "c_dm", 13.0)
     assert impossible(alone, "trips").endswith("gives 100")
     civ = entries["matet-2023", "6", "civ", "atg-soft", "reconstruction_loss"]
     assert "at most 2" in impossible(civ, "trips")

@@ -97,15 +97,14 @@ def test_rows_without_a_value_are_dropped_and_counted():
     assert (sum(flows.intake.dropped.values()), int(flows.trips.sum())) == (30, len(trips) - 30)
 
 
-def test_each_column_needs_a_tree():
+def test_attributes_fold_along_a_tree_or_below_one_root():
     sliced = read_slices(hourly_trips(), **HOW, time="start", every="hour")
     assert [fold.name for fold in sliced.folded({"purpose": read_tree(PURPOSES)}).folds] == [
         "purpose",
         "time",
     ]
-    with pytest.raises(ParameterError, match="needs a tree"):
-        sliced.folded()
-    with pytest.raises(ParameterError, match="needs a tree"):
+    assert [fold.found for fold in sliced.folded().folds] == [True, False]
+    with pytest.raises(ParameterError, match="were given for the columns"):
         sliced.folded({"purpose": read_tree(PURPOSES), "mode": read_tree({"car": ""})})
     with pytest.raises(ParameterError, match="time_from"):
         read_slices(

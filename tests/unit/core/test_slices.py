@@ -240,6 +240,7 @@ def test_a_run_ended_amid_its_slices_says_one_line_and_writes_nothing(tmp_path):
         "t",
         "--every",
         "1h",
+        "--separate",
         "--resolution",
         "7",
         "--set",

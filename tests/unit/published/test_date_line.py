@@ -13,7 +13,7 @@ import shapely
 import flowveil
 from flowveil.published.exports import lines
 from flowveil.published.maps import (
-    Frame,
+    MapFrame,
     lies_across,
     map_of_release,
     part_bounds,
@@ -86,7 +86,7 @@ def test_zones_across_are_drawn_together(fiji):
     flows, zones = (pq.read_table(fiji / f"{name}.parquet") for name in ("flows", "zones"))
     outlines = shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False))
     assert lies_across(part_bounds(outlines))
-    frame = Frame.around(part_bounds(outlines))
+    frame = MapFrame.around(part_bounds(outlines))
     assert frame.shifted
     drawn = map_of_release(flows, zones)
     xs = [ring[0] for shape in drawn["shapes"] for ring in shape]

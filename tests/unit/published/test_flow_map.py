@@ -18,7 +18,7 @@ from flowveil import anonymize, anonymize_slices, read_slices, read_tree
 from flowveil.published import flow_map
 from flowveil.published.flow_map import pack, pack_shapes
 from flowveil.published.html import render, tile_server
-from flowveil.published.maps import Frame
+from flowveil.published.maps import MapFrame
 from samples.hourly import PURPOSES, hourly_trips
 from samples.releases import city_flows, release_of
 
@@ -167,7 +167,7 @@ def test_columns_are_packed_without_loss(values):
 
 
 def test_shapes_survive_their_encoding():
-    frame = Frame.around(np.array([[2.0, 48.0, 3.0, 49.0]]))
+    frame = MapFrame.around(np.array([[2.0, 48.0, 3.0, 49.0]]))
     hole = shapely.Polygon(
         [(2.1, 48.1), (2.9, 48.1), (2.9, 48.9), (2.1, 48.9)],
         [[(2.4, 48.4), (2.6, 48.4), (2.5, 48.6)]],
@@ -188,7 +188,7 @@ def test_shapes_survive_their_encoding():
 
 
 def test_outlines_with_many_corners_are_simplified():
-    frame = Frame.around(np.array([[2.0, 48.0, 3.0, 49.0]]))
+    frame = MapFrame.around(np.array([[2.0, 48.0, 3.0, 49.0]]))
     circle = shapely.Point(2.5, 48.5).buffer(0.4, quad_segs=4000)
     ((line,),) = shapes(pack_shapes(np.array([circle], dtype=object), frame, most=500))
     assert len(line) <= 500
@@ -198,7 +198,9 @@ def test_outlines_with_many_corners_are_simplified():
 
 
 def test_a_map_across_the_180th_meridian_is_one_map():
-    frame = Frame.around(np.array([[179.0, -18.0, 179.9, -17.0], [-179.9, -18.0, -179.0, -17.0]]))
+    frame = MapFrame.around(
+        np.array([[179.0, -18.0, 179.9, -17.0], [-179.9, -18.0, -179.0, -17.0]])
+    )
     assert frame.shifted
     units = frame.units(np.array([[179.9, -17.5], [-179.9, -17.5]]))
     assert 0 < units[1, 0] - units[0, 0] < 40_000
@@ -281,4 +283,4 @@ def test_a_frame_west_of_greenwich_stays_there(lon):
     bounds = np.column_stack(
         (west, np.full(len(west), 37.0), west + 0.01, np.full(len(west), 38.0))
     )
-    assert not Frame.around(bounds).shifted
+    assert not MapFrame.around(bounds).shifted

@@ -19,7 +19,7 @@ import pytest
 import flowveil
 from flowveil.analysis.audit import Audit, AuditOfOne, audit_files
 from flowveil.analysis.comparison import Comparison, Frontier
-from flowveil.analysis.experiment import Run
+from flowveil.analysis.experiment import MeasuredRun
 from flowveil.analysis.pages.before_after import Profile, profile_chart
 from flowveil.analysis.pages.trade_offs import joint_part
 from flowveil.analysis.tables import Sheet, html_part
@@ -27,7 +27,7 @@ from flowveil.published.charts import Bars, Mark, bar_chart, box_chart, curve_ch
 from flowveil.published.document import frame, page
 from flowveil.published.html import render, render_series
 from flowveil.published.pictures import draw
-from flowveil.verify.audit.subtraction import Group, Groups
+from flowveil.verify.audit.subtraction import Group, ReleaseGroups
 from flowveil.verify.verification import Verification, certificate, certificate_text
 from samples.releases import city_flows, release_of
 
@@ -126,8 +126,8 @@ def comparison(text: str) -> Iterator[str]:
     measures = {"suppressed_share": 0.1, "mean_generalization_error": 9.0}
     done = {"status": "done", "seconds": 1.0, "by_basis": {"trips": measures}}
     runs = [
-        Run(text, 5, (text,), **done, flows=flows, zones=zones),
-        Run(text, 9, (text,), "failed", reason=text),
+        MeasuredRun(text, 5, (text,), **done, flows=flows, zones=zones),
+        MeasuredRun(text, 9, (text,), "failed", reason=text),
     ]
     yield Comparison(
         tuple(runs), 9.0, 0.1, (Frontier(5, (text,), ((0.0, 9.0), (0.1, 4.0))),)
@@ -166,7 +166,7 @@ def series(text: str) -> Iterator[str]:
 
 
 def audit(text: str) -> Iterator[str]:
-    groups = Groups(
+    groups = ReleaseGroups(
         (Group((0, 1), text, text, text, 1, 2, True, unit=text),), 1, 1, (((0, 1), text),)
     )
     found = Audit(groups, (AuditOfOne(text, None), AuditOfOne(text, None)))

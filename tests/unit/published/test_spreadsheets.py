@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import flowveil
 from flowveil.analysis.comparison import Comparison
-from flowveil.analysis.experiment import Run, Settings
+from flowveil.analysis.experiment import MeasuredRun, Settings
 from flowveil.analysis.study import Study
 from flowveil.analysis.study_tables import write_study
 from flowveil.core.flows import Flows
@@ -145,7 +145,7 @@ def test_tables_of_records_comparisons_and_studies_are_neutral(tmp_path):
     write_records(pa.table({"=job": ["=cmd", "-1"]}), tmp_path / "records.csv")
     assert fields(tmp_path / "records.csv") == ["'=job", "'=cmd", "'-1"]
     # Every text of the input, in whichever column.
-    run = Run("=method", 5, ("@protect",), "-status", reason="=reason", basis="+basis")
+    run = MeasuredRun("=method", 5, ("@protect",), "-status", reason="=reason", basis="+basis")
     (read,) = csv.DictReader(
         Comparison((run,), time_limit=1.0, max_suppressed=0.1).to_csv().splitlines()
     )

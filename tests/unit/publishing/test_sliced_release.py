@@ -42,7 +42,7 @@ def by_sex(trips):
 
 @pytest.fixture(scope="module")
 def family(by_sex):
-    return anonymize_slices(by_sex, k=5)
+    return anonymize_slices(by_sex, "twincut", k=5)
 
 
 @pytest.fixture(scope="module")
@@ -154,14 +154,15 @@ def test_locations_hold_in_every_slice(by_sex, tmp_path: Path):
 
 
 def test_one_function_serves_flows_with_and_without_slices(by_sex):
-    release = anonymize(by_sex, k=5)
+    release = anonymize(by_sex, k=5, separate=True)
     assert [key for key, _ in release] == [key for key, _ in anonymize_slices(by_sex, k=5)]
+    assert anonymize(by_sex, k=5).kind == "folded"
     assert release["F"].flows == release["F",].flows
     with pytest.raises(ParameterError, match="There is no release for that slice"):
         release["A"]
     for argument in ({"dominance": 0.5}, {"t": 0.5}):
         with pytest.raises(ParameterError, match="cannot be combined with slices"):
-            anonymize(by_sex, k=5, **argument)
+            anonymize(by_sex, k=5, separate=True, **argument)
     with pytest.raises(ParameterError, match="cannot be combined with a single matrix"):
         anonymize(by_sex.whole, k=5, common_zones=True)
 

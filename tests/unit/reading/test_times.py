@@ -318,7 +318,7 @@ def test_format_and_zone_reach_the_report_its_command_and_verify(tmp_path, capsy
     assert "UTC" not in capsys.readouterr().out
     report = json.loads((out / "report.json").read_text())
     assert report["parameters"]["timezone"] == "Europe/Paris"
-    assert pq.read_table(out / "flows.parquet")["time"].to_pylist() == [
+    assert pq.read_table(out / "flows.parquet")["time_from"].to_pylist() == [
         "2019-01-02T16:00",
         "2019-01-03T16:00",
     ]

@@ -22,8 +22,10 @@ from flowveil import anonymize
 from flowveil.core.flows import Flows
 from flowveil.core.hierarchy import Hierarchy
 from flowveil.core.read_summary import ReadSummary
+from flowveil.published.sentences import sentences
+from flowveil.release.boundary import to_published
 from flowveil.release.statement import round_share, share_step
-from samples.releases import tile_release
+from samples.releases import city_flows, tile_release
 
 K = 3
 
@@ -153,3 +155,11 @@ def test_the_folder_has_no_word_of_raw_trips(name, tmp_path):
     report = json.loads((folder / "report.json").read_text())
     keys = json.dumps([*report, *report["statement"], *report["published"]])
     assert name not in keys
+
+
+@pytest.mark.parametrize("locations", [None, 2])
+def test_secret_thresholds_except_what_locations_say(locations):
+    """Trips in two tiles at each end are proven where a zone has two."""
+    published = to_published(anonymize(city_flows(), "layercut", 5, "trips", l=locations))
+    line = next(s for s in sentences(published.statement) if "secret amount" in s)
+    assert ("a zone of just 2 locations has trips in each" in line) == (locations == 2)

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from flowveil import anonymize, read_slices
-from flowveil.core.errors import ParameterError
 from flowveil.core.times import fold_times
 from flowveil.verify.from_flows import recount_flows
 from samples.drafts import unchecked
@@ -189,9 +188,12 @@ def test_another_step_and_another_kind_are_found(folder):
 # ---- the tree ------------------------------------------------------------------------------------
 
 
-def test_slices_by_more_than_time_do_not_fold(trips):
-    with pytest.raises(ParameterError, match="needs a tree"):
-        read_slices(trips, by="who", by_many=True, every="hour", **HOW).folded()
+def test_attributes_without_a_tree_have_their_values_below_one_root(trips):
+    flows = read_slices(trips, by="who", by_many=True, every="hour", **HOW).folded()
+    who = flows.dimensions[0]
+    assert who.parents == {"all": None, **dict.fromkeys(who.labels.tolist(), "all")}
+    # A release states the published ones alone.
+    assert who.stated(who.tree.leaf_node[:1]).keys() == {"all", who.labels[0]}
 
 
 def test_weeks_end_with_their_month_and_a_day_at_24():

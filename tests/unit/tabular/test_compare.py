@@ -8,19 +8,19 @@ import pytest
 
 from flowveil.core.errors import MissingExtraError, OutputError, ParameterError
 from flowveil.tabular import utility
-from flowveil.tabular.compare import Grid, Roles, compare_records
+from flowveil.tabular.compare import CompareGrid, Roles, compare_records
 from flowveil.tabular.domains import decide_kinds
 from flowveil.tabular.records import Attribute, read_records
 from reference.tabular_survey import FREQUENCIES, QUASI_IDENTIFIERS, SENSITIVE, survey
 
 #: Plain names: the survey's codes are whole numbers, as in the thesis's file.
 ROLES = Roles(QUASI_IDENTIFIERS, sensitive=SENSITIVE, direct_identifiers=[], choose="distinct")
-ONE = Grid(ks=(5,), epsilons=(1.0,), priors=(0.1,), repeats=1)
+ONE = CompareGrid(ks=(5,), epsilons=(1.0,), priors=(0.1,), repeats=1)
 
 
 @pytest.fixture(scope="module")
 def comparison():
-    grid = Grid(ks=(2, 10), epsilons=(0.5, 2.0), priors=(0.0, 1.0), repeats=2)
+    grid = CompareGrid(ks=(2, 10), epsilons=(0.5, 2.0), priors=(0.0, 1.0), repeats=2)
     return compare_records(survey(), ROLES, grid=grid)
 
 
@@ -179,7 +179,7 @@ def test_bins_of_ordered_columns_are_categories_in_every_variant():
     )
     assert None not in (row["original_estimate"], row["mondrian_estimate"], row["ipf_estimate"])
     with pytest.raises(ParameterError, match="At least one"):
-        Grid(repeats=0)
+        CompareGrid(repeats=0)
 
 
 @pytest.mark.slow

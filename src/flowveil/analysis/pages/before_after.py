@@ -26,7 +26,7 @@ from flowveil.core.arrays import Floats
 from flowveil.core.errors import ParameterError
 from flowveil.core.times import TIME
 from flowveil.published.charts import Shape, bar_chart, polyline, shape, size_histogram
-from flowveil.published.document import Figure, Part, fill, number, page
+from flowveil.published.document import Figure, PagePart, fill, number, page
 from flowveil.published.html import promise, short_promise
 from flowveil.published.maps import MAX_ZONES, further_layer, look, map_of_release
 from flowveil.published.report import summed
@@ -72,7 +72,7 @@ def render_internal(
     )
 
 
-def _measures_part(release: Any) -> Part:
+def _measures_part(release: Any) -> PagePart:
     """Returns all measures, each with its meaning."""
     measures = release.metrics()
     rows = [
@@ -84,10 +84,10 @@ def _measures_part(release: Any) -> Part:
         for key, measure in MEASURES.items()
         if any(values.get(key) is not None for values in measures.values())
     ]
-    return Part("measures", "Measures", fill("measures.html", bases=list(measures), rows=rows))
+    return PagePart("measures", "Measures", fill("measures.html", bases=list(measures), rows=rows))
 
 
-def _before_part(release: Any, data: dict[str, Any], *, noisy: bool) -> Part:
+def _before_part(release: Any, data: dict[str, Any], *, noisy: bool) -> PagePart:
     """Adds layers of tiles to the data of the maps, and returns maps of tiles next to those of
     zones.
     """
@@ -121,7 +121,7 @@ def _before_part(release: Any, data: dict[str, Any], *, noisy: bool) -> Part:
             zones = (f"{end}_zones", "After", f"{number(len(after[end]['code']))} zones")
             pairs.append({"end": end, "scale": end, "maps": [tiles, zones]})
     content = fill("before.html", pairs=pairs, lost=lost_word, basis=basis)
-    return Part("maps", "Before and after", content, data if pairs else None)
+    return PagePart("maps", "Before and after", content, data if pairs else None)
 
 
 def _tiles(
@@ -146,7 +146,7 @@ def _tiles(
     )
 
 
-def _areas_part(found: Sequence[AreaAccuracy]) -> Part:
+def _areas_part(found: Sequence[AreaAccuracy]) -> PagePart:
     """Returns the planner's errors, one row for each kind of areas."""
     heads = (
         "misplaced",
@@ -176,10 +176,10 @@ def _areas_part(found: Sequence[AreaAccuracy]) -> Part:
         for one in found
     ]
     content = fill("counts.html", heads=heads, rows=rows, figures=())
-    return Part("areas", "Errors between areas", content)
+    return PagePart("areas", "Errors between areas", content)
 
 
-def _raw_part(release: Any) -> Part:
+def _raw_part(release: Any) -> PagePart:
     flows, cells, guarantee = release.input, release.cells, release.guarantee
     lost = flows.select(release.cell_of_flow < 0)
     tables = (flows, cells, lost)
@@ -207,10 +207,10 @@ def _raw_part(release: Any) -> Part:
     if len(lost):
         figures.append(_histogram("Suppressed flows, by trips", lost, guarantee.k))
     content = _counts(("before", "published", "suppressed"), rows, figures)
-    return Part("raw", "Input, published and suppressed", content)
+    return PagePart("raw", "Input, published and suppressed", content)
 
 
-def _counted_part(release: Any) -> Part:
+def _counted_part(release: Any) -> PagePart:
     """Returns what was counted before noise, and what was not, by reason."""
     flows, left_out = release.input, release.left_out
     before = int(flows.trips.sum())
@@ -222,7 +222,7 @@ def _counted_part(release: Any) -> Part:
     if flows.people is not None:
         rows.append(("Different people", _people(flows), None, None))
     content = _counts(("before", "counted, before noise", "published, noise included"), rows)
-    return Part("raw", "Input, counted and published", content)
+    return PagePart("raw", "Input, counted and published", content)
 
 
 def _counts(
@@ -232,7 +232,7 @@ def _counts(
     return fill("counts.html", heads=heads, rows=shown, figures=figures)
 
 
-def _frontier_part(release: Any) -> Part:
+def _frontier_part(release: Any) -> PagePart:
     """Returns the frontier of error against suppression, with this release on it."""
     from flowveil.methods.twincut import frontier
 

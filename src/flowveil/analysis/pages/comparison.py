@@ -9,11 +9,11 @@ from flowveil.analysis.pages.trade_offs import frontier_part, joint_part, marks_
 from flowveil.analysis.tables import SHARES, html_part
 from flowveil.published import maps
 from flowveil.published.charts import Line, Mark, line_chart
-from flowveil.published.document import Figure, Part, fill, number, page
+from flowveil.published.document import Figure, PagePart, fill, number, page
 
 if TYPE_CHECKING:
     from flowveil.analysis.comparison import Comparison
-    from flowveil.analysis.experiment import Run
+    from flowveil.analysis.experiment import MeasuredRun
 
 #: Largest number of zones of one end of one run, and of maps on the page.
 _MAX_ZONES = 4_000
@@ -100,7 +100,7 @@ def _distinct(values: Iterable[Any]) -> list[Any]:
     return list(dict.fromkeys(values))
 
 
-def _marks(runs: Sequence[Run], methods: Sequence[str]) -> dict[str, list[Mark]]:
+def _marks(runs: Sequence[MeasuredRun], methods: Sequence[str]) -> dict[str, list[Mark]]:
     """Returns the suppressed share and error of each run that has both, by k and protection."""
     groups: dict[str, list[Mark]] = {}
     for run in runs:
@@ -109,7 +109,9 @@ def _marks(runs: Sequence[Run], methods: Sequence[str]) -> dict[str, list[Mark]]
     return groups
 
 
-def _charts_part(runs: Sequence[Run], methods: Sequence[str], max_suppressed: float) -> Part:
+def _charts_part(
+    runs: Sequence[MeasuredRun], methods: Sequence[str], max_suppressed: float
+) -> PagePart:
     drawn = []
     for protection in _distinct(run.protection for run in runs):
         here = [run for run in runs if run.protection == protection]
@@ -136,12 +138,14 @@ def _charts_part(runs: Sequence[Run], methods: Sequence[str], max_suppressed: fl
         for run in runs
         if run.status != "done"
     ]
-    return Part(
+    return PagePart(
         "charts", "What each k costs", fill("trade_offs.html", charts=drawn, missing=missing)
     )
 
 
-def _line(method: str, runs: Sequence[Run], key: str, place: int, max_suppressed: float) -> Line:
+def _line(
+    method: str, runs: Sequence[MeasuredRun], key: str, place: int, max_suppressed: float
+) -> Line:
     """Returns the line of a method; one above the limit of suppression is marked and faded."""
     most = max((float(run.measures.get("suppressed_share") or 0) for run in runs), default=0.0)
     over = most > max_suppressed + 1e-3
@@ -154,7 +158,7 @@ def _line(method: str, runs: Sequence[Run], key: str, place: int, max_suppressed
     return Line(name, points, place, faded=over)
 
 
-def _maps_part(runs: Sequence[Run]) -> Part | None:
+def _maps_part(runs: Sequence[MeasuredRun]) -> PagePart | None:
     """Returns maps of both ends of every run, coloured by volume per km² on one scale."""
     shown = [
         run
@@ -209,6 +213,6 @@ def _maps_part(runs: Sequence[Run]) -> Part | None:
         }
         for protection, k in _distinct((run.protection, run.k) for run in shown)
     ]
-    return Part(
+    return PagePart(
         "maps", "Maps of all runs", fill("compared_maps.html", basis=basis, groups=groups), data
     )

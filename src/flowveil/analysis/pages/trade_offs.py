@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flowveil.published.charts import Mark, curve_chart
-from flowveil.published.document import Figure, Part, fill, number
+from flowveil.published.document import Figure, PagePart, fill, number
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -51,7 +51,7 @@ def best(runs: Sequence[Mark]) -> list[Mark]:
     return sorted(front, key=lambda one: (one.x, one.y, one.name))
 
 
-def joint_part(groups: Mapping[str, Sequence[Mark]], *, max_suppressed: float) -> Part:
+def joint_part(groups: Mapping[str, Sequence[Mark]], *, max_suppressed: float) -> PagePart:
     """Returns a chart of error against published share, and a verdict, for each group of comparable
     runs.
     """
@@ -66,7 +66,7 @@ def joint_part(groups: Mapping[str, Sequence[Mark]], *, max_suppressed: float) -
             points = [(1 - one.x, one.y) for one in reversed(front)]
             chart = _chart(points, marks, title, 1 - max_suppressed, "published")
             drawn.append((Figure(title, note, [("", chart)]), verdict(runs, max_suppressed)))
-    return Part("joint", "What is published, and how fine", fill("joint.html", charts=drawn))
+    return PagePart("joint", "What is published, and how fine", fill("joint.html", charts=drawn))
 
 
 def _chart(points: Points, marks: Sequence[Mark], title: str, limit: float, what: str) -> Markup:
@@ -138,10 +138,10 @@ def rounded_points(points: Sequence[FrontierPoint]) -> tuple[tuple[float, float]
 
 def frontier_part(
     frontiers: Iterable[tuple[str, Points, Sequence[Mark]]], *, max_suppressed: float
-) -> Part:
+) -> PagePart:
     """Returns charts of frontiers (title, points, releases to mark), and tables of their points."""
     drawn = [_drawn(title, points, marks, max_suppressed) for title, points, marks in frontiers]
-    return Part(
+    return PagePart(
         "frontier",
         "What suppressing more or less would give",
         fill("frontier.html", frontiers=drawn),

@@ -192,10 +192,8 @@ def compare(
         **_shared(request, given),
     )
     slices = request.slices
-    if len({slices.fold_time, slices.time is not None, bool(slices.every)}) > 1:
-        raise ParameterError(
-            "--fold-time, --time and --every are given together here, or none of them."
-        )
+    if (slices.time is None) != (not slices.every) or (slices.fold_time and not slices.every):
+        raise ParameterError("--time and --every are given together here, or none of them.")
     check_folder(out)
     picture = given.pop("picture")
     if picture is not None:

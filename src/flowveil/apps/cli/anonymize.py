@@ -151,8 +151,7 @@ def _say_default(output: Output, request: Request) -> None:
     name = method_name(request)
     if request.method.method is None and name not in (None, DEFAULT_METHOD):
         output.say(
-            f"Method: {name}, the default for these options; {DEFAULT_METHOD} is the default for"
-            " one matrix."
+            f"Method: {name}, the default for these options; without them it is {DEFAULT_METHOD}."
         )
 
 

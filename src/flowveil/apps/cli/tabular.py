@@ -206,6 +206,11 @@ def tabular() -> None:
     "--recursive-c", type=float, help="With --l: most frequent value over the rest, at most."
 )
 @click.option(
+    "--stop-at-first",
+    is_flag=True,
+    help="A class whose widest (or most distinct) column has no allowed cut is final.",
+)
+@click.option(
     "--strict/--relaxed",
     default=False,
     help="Classes whose regions do not overlap, or finer classes.",
@@ -330,7 +335,7 @@ _KINDS: dict[str, Callable[[str], Any]] = {
 @with_output
 def compare_command(output: Output, source: str, out: str, **given: Any) -> None:
     """Sweep k, ε and the prior count, and write tables and figures of privacy and utility."""
-    from flowveil.tabular.compare import WARNING, Grid, Roles, check_folder, compare_records
+    from flowveil.tabular.compare import WARNING, CompareGrid, Roles, check_folder, compare_records
     from flowveil.tabular.records import read_records
 
     check_folder(out)
@@ -343,7 +348,7 @@ def compare_command(output: Output, source: str, out: str, **given: Any) -> None
     fit = _fit({**files, "margins": given.pop("margins")}) | noise
     how = {"fit": fit, "diagnostics": more.pop("diagnostics", False)}
     fields = {"priorn": "priors", "classifier_priorn": "classifier_prior"}
-    grid = Grid(**given, **{fields.get(name, name): value for name, value in more.items()})
+    grid = CompareGrid(**given, **{fields.get(name, name): value for name, value in more.items()})
     progress = None if output.quiet else lambda line: click.echo(line, err=True)
     comparison = compare_records(records, roles, grid=grid, progress=progress, **how)
     comparison.write(out)

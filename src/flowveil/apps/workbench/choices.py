@@ -431,7 +431,11 @@ def python_code(request: Request) -> str:
         f"{name!r}: flowveil.read_tree({place!r})" for name, place in request.slices.fold.items()
     ]
     folded = f".folded({{{', '.join(trees)}}})" if trees else ".folded()" if fold else ""
-    flags = {"common_zones": True} if sliced and request.slices.common_zones else {}
+    flags = {
+        name: True
+        for name in ("common_zones", "separate")
+        if sliced and getattr(request.slices, name)
+    }
     made = ", ".join(["flows", *_arguments({**execution.anonymize_arguments(request), **flags})])
     out = request.output
     written = {
@@ -442,7 +446,7 @@ def python_code(request: Request) -> str:
     }
     written = {name: value for name, value in written.items() if value}
     read = f"flows = flowveil.read_{'slices' if sliced else 'trips'}({', '.join(reading)})"
-    release = f"release = flowveil.anonymize{'_slices' if sliced and not fold else ''}({made})"
+    release = f"release = flowveil.anonymize({made})"
     write = f"release.write({', '.join([repr('release'), *_arguments(written)])})"
     return "\n".join(["import flowveil", read + folded, release, write])
 

@@ -129,21 +129,18 @@ def unit_name(unit: str, person: str) -> str:
 
 
 def _slices(report: Mapping[str, Any]) -> str:
-    statement = report["statement"]
-    columns = statement["slice_columns"]
-    if not columns:
-        return (
-            "with values joined where they were small"
-            if Facets.from_report(report).folds
-            else "for all times together"
-        )
-    every = (report["parameters"].get("slices") or {}).get("every")
-    names = [
-        _STEPS.get(every, f"steps of {every}") if name == TIME and every else name
-        for name in columns
-    ]
+    statement, how = report["statement"], report["parameters"].get("slices") or {}
+    every, by = how.get("every"), how.get("by") or []
+    step = [] if not every else [_STEPS.get(every, f"steps of {every}")]
+    groups = by.split(",") if isinstance(by, str) else list(by)
+    names = " and ".join([*(name for name in groups if name != TIME), *step])
     zone = f" in {statement['timezone']} time" if statement["timezone"] else ""
-    return f"in {len(report['published']['slices']):,} slices by {' and '.join(names)}{zone}"
+    if statement["slice_columns"]:
+        names = names or " and ".join(statement["slice_columns"])
+        return f"in {len(report['published']['slices']):,} slices by {names}{zone}"
+    if Facets.from_report(report).folds:
+        return f"by {names or 'groups'}{zone}, joined where cells would be too small"
+    return "for all times together"
 
 
 def _comparison(audit: Mapping[str, Any]) -> str:

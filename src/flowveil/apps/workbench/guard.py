@@ -34,7 +34,7 @@ from flowveil.published.document import fill
 MOST_ASKED = 1 << 20
 #: Seconds for which a body may pause, and the lowest mean rate in bytes per second.
 PAUSE, SLOWEST = 20.0, 10_000
-#: Content security policy of the workbench: no inline code, no other hosts, frames of its own only.
+#: Content security policy of the workbench: no inline code, no other hosts, own frames only.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src"
     " 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -47,8 +47,8 @@ from flowveil.apps.workbench.session import (
     ENDINGS,
     STARTED,
     UPLOADED,
-    File,
     Session,
+    SessionFile,
     below,
     listing,
     suffix_of,
@@ -194,7 +194,7 @@ async def _upload(session: Session, request: Request) -> Answer:
         raise
     if role == "release":
         return session.unpack(target, name)
-    session.set_file(role, File(target, name, kept=False))
+    session.set_file(role, SessionFile(target, name, kept=False))
     return None
 
 

@@ -138,7 +138,7 @@ def suffix_of(name: str, suffixes: tuple[str, ...]) -> str:
 
 
 @dataclass(frozen=True)
-class File:
+class SessionFile:
     """An input file, or a table of a database, and its name on the page."""
 
     path: Path | str  # a text is the address of a table in a database
@@ -163,7 +163,7 @@ class Session:
     root: Path  # the folder that the server was started in
     max_upload: int = 2 * 10**9  # upper bound for the bytes of one file
     ledger: Path | None = None  # folder of the ledger
-    files: dict[str, File] = field(default_factory=dict)
+    files: dict[str, SessionFile] = field(default_factory=dict)
     choices: dict[str, Any] = field(default_factory=lambda: dict(_FIRST))
     signing: dict[str, Any] = field(default_factory=lambda: dict(_UNSIGNED))
     releases: list[dict[str, Any]] = field(default_factory=list)
@@ -250,7 +250,7 @@ class Session:
         self.changed()
         await self.jobs.close()
 
-    def set_file(self, role: str, file: File) -> None:
+    def set_file(self, role: str, file: SessionFile) -> None:
         """Sets the trips or the map. New trips remove everything made from earlier ones."""
         old = self.files.get(role)
         if role == "trips":
@@ -273,7 +273,7 @@ class Session:
         place = below(self.root, asked)
         if not _is_kind(place, ENDINGS[role]):
             raise RefusedError(415, "Files of this kind are not read here.")
-        self.set_file(role, File(place, place.name, kept=True))
+        self.set_file(role, SessionFile(place, place.name, kept=True))
 
     def read_database(self, text: Any) -> None:
         """Sets a table of a database as the trips.
@@ -289,7 +289,7 @@ class Session:
         if address.query is not None:
             raise ParameterError("A table has a name (?table=NAME) here, and no query.")
         source = address.moved(lambda place: str(below(self.root, place)))
-        self.set_file("trips", File(source, address.text, kept=True))
+        self.set_file("trips", SessionFile(source, address.text, kept=True))
 
     def use_ledger(self, asked: Any) -> None:
         """Sets the folder of the ledger, which may be new, or none.
@@ -458,7 +458,7 @@ class Session:
         path = self.room / "files" / f"{secrets.token_hex(8)}.parquet"
 
         def then(_: Job) -> None:
-            self.set_file("trips", File(path, "demo.parquet", kept=False))
+            self.set_file("trips", SessionFile(path, "demo.parquet", kept=False))
             self.choices |= {
                 "weight": "weight",
                 "title": "Travel in Île-de-France, a synthetic survey",

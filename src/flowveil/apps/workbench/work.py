@@ -59,7 +59,13 @@ from flowveil.published.flow_map import place_name
 from flowveil.publishing.api import publish
 from flowveil.publishing.ledger.ledger import budget_against, check_ledger, recording_nothing
 from flowveil.publishing.publish import folder_content
-from flowveil.publishing.run import anonymize_request, map_columns, read_request, step_of
+from flowveil.publishing.run import (
+    anonymize_request,
+    has_folds,
+    map_columns,
+    read_request,
+    step_of,
+)
 from flowveil.reading.matrices import MATRIX, matrix_names
 from flowveil.release.folder import ReleaseFolder
 from flowveil.request.database_address import database_address
@@ -159,7 +165,7 @@ class Task:
         """Returns the flows, from memory, from the private folder or from the input."""
         source, request = self.source, self.request
         how: list[Any] = [read_arguments(request), map_columns(request)]
-        how += [request.slices.fold_time, dict(request.slices.fold)]
+        how += [has_folds(request), dict(request.slices.fold)]
         key = self._key(how)
         if _memory.key == key and _memory.flows is not None:
             return _memory.flows
@@ -303,6 +309,7 @@ def _read(task: Task) -> Any:
         "columns": dict(intake.columns),
         "resolution": intake.resolution,
         "slices": len(flows.slices) if flows.slice_columns else None,
+        "dimensions": [dimension.name for dimension in flows.folds],
         "people": flows.people is not None,
         "weight": flows.weight is not None,
     }

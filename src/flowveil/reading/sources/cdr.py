@@ -15,7 +15,7 @@ import pyarrow as pa
 from flowveil.core.errors import DataError, ParameterError
 from flowveil.reading.database import fetch_table
 from flowveil.reading.sources.gps import LATITUDES, LONGITUDES, PERSONS, TIMES
-from flowveil.reading.sources.tables import Column, Prepared, drop_rows, opened
+from flowveil.reading.sources.tables import Prepared, SourceColumn, drop_rows, opened
 
 SUBSCRIBERS = (
     *PERSONS,
@@ -95,9 +95,9 @@ def prepare_cdr(
     places = None if antennas is None else _places(antennas)
     with opened(source, time_format=time_format, timezone=timezone) as table:
         table.pick(
-            person=Column("text", "person", SUBSCRIBERS, person),
-            us=Column("time", "time", TIMES, time),
-            antenna=Column("text", "antenna", ANTENNAS, antenna),
+            person=SourceColumn("text", "person", SUBSCRIBERS, person),
+            us=SourceColumn("time", "time", TIMES, time),
+            antenna=SourceColumn("text", "antenna", ANTENNAS, antenna),
         )
         con = table.con
         dropped = _select(con, places)
@@ -202,9 +202,9 @@ def _places(antennas: Any) -> pa.Table:
     """Returns code, latitude and longitude of each antenna."""
     with opened(antennas) as table:
         table.pick(
-            antenna=Column("text", "antenna", ANTENNAS),
-            lat=Column("number", "lat", LATITUDES),
-            lon=Column("number", "lon", LONGITUDES),
+            antenna=SourceColumn("text", "antenna", ANTENNAS),
+            lat=SourceColumn("number", "lat", LATITUDES),
+            lon=SourceColumn("number", "lon", LONGITUDES),
         )
         places = fetch_table(
             table.con, "SELECT DISTINCT antenna, lat, lon FROM picked WHERE antenna IS NOT NULL"

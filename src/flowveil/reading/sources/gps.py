@@ -20,7 +20,7 @@ from flowveil.core.arrays import Floats
 from flowveil.core.errors import DataError, ParameterError
 from flowveil.core.headers import plain_name
 from flowveil.reading.database import fetch_table
-from flowveil.reading.sources.tables import Column, Prepared, drop_rows, opened
+from flowveil.reading.sources.tables import Prepared, SourceColumn, drop_rows, opened
 
 #: Usual names of the columns, without case and separators.
 PERSONS = (
@@ -141,11 +141,11 @@ def prepare_gps(
             flag = next((name for name in table.table.names if plain_name(name) in OCCUPIED), None)
         marked = {role: name for role, name in (("trip", cut.trip), ("occupied", flag)) if name}
         table.pick(
-            person=Column("text", "person", PERSONS, person),
-            us=Column("time", "time", TIMES, time),
-            lat=Column("number", "lat", LATITUDES, lat),
-            lon=Column("number", "lon", LONGITUDES, lon),
-            **{role: Column("text", role, named=name) for role, name in marked.items()},
+            person=SourceColumn("text", "person", PERSONS, person),
+            us=SourceColumn("time", "time", TIMES, time),
+            lat=SourceColumn("number", "lat", LATITUDES, lat),
+            lon=SourceColumn("number", "lon", LONGITUDES, lon),
+            **{role: SourceColumn("text", role, named=name) for role, name in marked.items()},
         )
         if flag:
             _mark_occupied(table.con, flag)

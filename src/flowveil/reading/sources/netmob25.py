@@ -22,13 +22,13 @@ from flowveil.core.errors import DataError, ParameterError
 from flowveil.core.headers import Header, plain_name
 from flowveil.reading.database import fetch_table, in_own_words, open_database
 from flowveil.reading.sources.gps import LATITUDES, LONGITUDES, Rules, trips_of_points
-from flowveil.reading.sources.tables import Column, Prepared, choose_columns, opened
+from flowveil.reading.sources.tables import Prepared, SourceColumn, choose_columns, opened
 from flowveil.reading.sql import csv_sql, literal_path, number_sql
 from flowveil.reading.times import MICROSECONDS, decide
 from flowveil.system.paths import named_path
 
 _INDIVIDUALS = {
-    role: Column("number" if role == "weight" else "text", role, usual)
+    role: SourceColumn("number" if role == "weight" else "text", role, usual)
     for role, usual in (
         ("id", ("id", "personid")),
         ("recorded", ("gpsrecord", "gnssrecord")),
@@ -233,7 +233,8 @@ def _points_sql(delimiter: str, names: Sequence[str]) -> str:
     """Returns a query for the points of files with this header; their paths are its parameter."""
     header = Header(names)
     place = choose_columns(
-        (Column("number", "lat", LATITUDES), Column("number", "lon", LONGITUDES)), header
+        (SourceColumn("number", "lat", LATITUDES), SourceColumn("number", "lon", LONGITUDES)),
+        header,
     )
     at = {plain_name(name): f"c{i}" for i, name in reversed(list(enumerate(names)))}
     time = next(

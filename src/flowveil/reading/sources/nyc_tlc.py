@@ -14,7 +14,7 @@ import pyarrow as pa
 from flowveil.core.errors import DataError
 from flowveil.core.headers import plain_name
 from flowveil.reading.database import fetch_table
-from flowveil.reading.sources.tables import Column, Prepared, drop_rows, opened
+from flowveil.reading.sources.tables import Prepared, SourceColumn, drop_rows, opened
 
 #: Ids of an unknown place or one outside the city, used if no zone table is given.
 NO_PLACE = ("264", "265")
@@ -83,8 +83,8 @@ def prepare_nyc_tlc(source: Any, *, zones: Any = None) -> Prepared:
                 f" pickup and dropoff latitude and longitude. {table.header.described()}"
             )
         kind = "text" if ends is _ZONES else "number"
-        columns = {name: Column(kind, name, usual) for name, usual in ends.items()}
-        table.pick(**columns, **{name: Column("time", name, _TIMES[name]) for name in times})
+        columns = {name: SourceColumn(kind, name, usual) for name, usual in ends.items()}
+        table.pick(**columns, **{name: SourceColumn("time", name, _TIMES[name]) for name in times})
         dropped = drop_rows(
             table.con, _zone_gaps(table.con, zones) if ends is _ZONES else _POINT_GAPS
         )
@@ -102,7 +102,7 @@ def _zone_gaps(con: Any, zones: Any) -> dict[str, str]:
     known = list(NO_PLACE)
     if zones is not None:
         with opened(zones) as table:
-            table.pick(zone=Column("text", "id", ("locationid", "zone", "id", "objectid")))
+            table.pick(zone=SourceColumn("text", "id", ("locationid", "zone", "id", "objectid")))
             rows = table.con.execute(
                 "SELECT DISTINCT regexp_replace(zone, '\\.0+$', '') FROM picked"
             ).fetchall()

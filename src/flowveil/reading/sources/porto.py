@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from flowveil.reading.database import fetch_table
-from flowveil.reading.sources.tables import Column, Prepared, drop_rows, opened
+from flowveil.reading.sources.tables import Prepared, SourceColumn, drop_rows, opened
 
 #: Seconds between two points of a track.
 SECONDS_PER_POINT = 15
@@ -39,7 +39,7 @@ def prepare_porto(source: Any) -> Prepared:
     with opened(source, timezone="Europe/Lisbon") as table:
         table.pick(
             **{
-                alias: Column(
+                alias: SourceColumn(
                     "time" if alias == "us" else "text", name, (name.casefold().replace("_", ""),)
                 )
                 for alias, name in _COLUMNS.items()

@@ -34,7 +34,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Column:
+class SourceColumn:
     """A column to read: ``text``, a ``number``, or a ``time`` (microseconds since 1970).
 
     NULL if missing or malformed.
@@ -63,7 +63,7 @@ class OpenTable:
         """The names of the columns, for messages."""
         return Header(self.table.names, below=map(self.table.peek, range(len(self.table.names))))
 
-    def pick(self, **wanted: Column) -> None:
+    def pick(self, **wanted: SourceColumn) -> None:
         """Reads the wanted columns once, into the table ``picked`` of the database."""
         chosen = choose_columns(wanted.values(), self.header)
         used = list(dict.fromkeys(chosen.values()))
@@ -146,7 +146,7 @@ def drop_rows(con: Any, reasons: Mapping[str, str], *, none_left: str = "") -> d
     return {name: counts.get(name, 0) for name in reasons}
 
 
-def choose_columns(wanted: Iterable[Column], header: Header) -> dict[str, str]:
+def choose_columns(wanted: Iterable[SourceColumn], header: Header) -> dict[str, str]:
     """Returns the named or usual column of each role.
 
     DataError with all missing ones, never a first line of data.

@@ -73,7 +73,7 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
+class TableBlocks:
     """All blocks in which something is published.
 
     Most arrays have a row for each of the two sides.
@@ -127,7 +127,7 @@ class Blocks:
         )
 
 
-def blocks_of(ground: Ground, sides: tuple[Side, Side]) -> Blocks:
+def blocks_of(ground: Ground, sides: tuple[Side, Side]) -> TableBlocks:
     """Divides two homogeneous matrices into blocks."""
     n = len(ground.parent)
     block_of, listed, covered = {}, {}, {}
@@ -158,10 +158,10 @@ def blocks_of(ground: Ground, sides: tuple[Side, Side]) -> Blocks:
         unlisted = (pairs[s] - published[s]) * sides[s].most_unlisted
         open_end = (rest[s] > 0) | (not sides[s].exact)
         most[s] = np.where(open_end, UNKNOWN, np.minimum(shown[s] + unlisted, UNKNOWN))
-    return Blocks(sides, listed, ends, shown, pairs, published, rest > 0, most, of_cell)
+    return TableBlocks(sides, listed, ends, shown, pairs, published, rest > 0, most, of_cell)
 
 
-def confined(blocks: Blocks, below: int) -> Iterator[Finding]:
+def confined(blocks: TableBlocks, below: int) -> Iterator[Finding]:
     """Yields every group of these blocks whose value lies above 0 and below ``below``, whatever the
     trips are.
     """
@@ -177,7 +177,7 @@ def confined(blocks: Blocks, below: int) -> Iterator[Finding]:
         yield from _crossing(blocks, b, below)
 
 
-def _unlisted(blocks: Blocks, s: int, possible: Mask, below: int) -> Iterator[Finding]:
+def _unlisted(blocks: TableBlocks, s: int, possible: Mask, below: int) -> Iterator[Finding]:
     """What side s does not publish of a block.
 
     All of it together, and each pair that is not listed.
@@ -202,7 +202,7 @@ def _unlisted(blocks: Blocks, s: int, possible: Mask, below: int) -> Iterator[Fi
         )
 
 
-def _margins(blocks: Blocks, s: int, b: int) -> tuple[Counts, Counts, list[Pair]]:
+def _margins(blocks: TableBlocks, s: int, b: int) -> tuple[Counts, Counts, list[Pair]]:
     """The rows or columns of one block: smallest and largest value of each, and its pair.
 
     The rest stands last.
@@ -219,7 +219,7 @@ def _margins(blocks: Blocks, s: int, b: int) -> tuple[Counts, Counts, list[Pair]
     )
 
 
-def _crossing(blocks: Blocks, b: int, below: int) -> Iterator[Finding]:
+def _crossing(blocks: TableBlocks, b: int, below: int) -> Iterator[Finding]:
     """The fields of one table, of several rows and columns, that are confined."""
     (low_r, high_r, rows), (low_c, high_c, columns) = (_margins(blocks, s, b) for s in (0, 1))
     (most_r, other_r), (most_c, other_c) = _sums(high_r), _sums(high_c)
@@ -255,7 +255,7 @@ def _sums(high: Counts) -> tuple[int, Counts]:
 
 
 @dataclass
-class Solution:
+class BoundsSolution:
     """What was found in the components."""
 
     shared: list[Finding] = field(default_factory=list)  # the classes that are confined
@@ -266,7 +266,7 @@ class Solution:
 
 def confined_components(
     ground: Ground, sides: Sequence[Side], below: int, values: Sequence[NDArray[np.int64]]
-) -> Solution:
+) -> BoundsSolution:
     """Returns the classes that layers of the same trips confine.
 
     The cells of each layer share no trip.
@@ -276,7 +276,7 @@ def confined_components(
     areas = _classes(ground, sides, values)
     left = [side.trips.astype(np.int64).copy() for side in sides]
     fixed = _fixed(list(areas), left)
-    found = Solution(solved=int(bool(fixed)))
+    found = BoundsSolution(solved=int(bool(fixed)))
     found.shared += [
         Finding("shared", areas[cells], -1, n, n, cells)
         for cells, n in fixed.items()

@@ -22,8 +22,8 @@ from flowveil.core.flows import MILLION
 from flowveil.verify.audit import published
 from flowveil.verify.audit.bounds import (
     UNKNOWN,
-    Blocks,
     Side,
+    TableBlocks,
     blocks_of,
     confined,
     confined_components,
@@ -64,7 +64,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Groups:
+class ReleaseGroups:
     """What was confined, and what could not be compared."""
 
     groups: tuple[Group, ...] = ()
@@ -110,7 +110,7 @@ class Groups:
         }
 
 
-def confined_groups(releases: Sequence[PublishedRelease]) -> Groups:
+def confined_groups(releases: Sequence[PublishedRelease]) -> ReleaseGroups:
     """Returns every group that these releases confine together to values above 0 and below the
     guarantee.
 
@@ -136,7 +136,7 @@ def confined_groups(releases: Sequence[PublishedRelease]) -> Groups:
     counts = {
         name: work.counts[name] for name in ("compared", "contradictions", "solved", "bounded")
     }
-    return Groups(tuple(work.found.values()), unchecked=tuple(work.unchecked), **counts)
+    return ReleaseGroups(tuple(work.found.values()), unchecked=tuple(work.unchecked), **counts)
 
 
 @dataclass
@@ -285,7 +285,7 @@ class _Work:
         self._weights(blocks, places, (one[1], other[1]))
 
     def _weights(
-        self, blocks: Blocks, places: tuple[int, int], matrices: Sequence[PublishedMatrix]
+        self, blocks: TableBlocks, places: tuple[int, int], matrices: Sequence[PublishedMatrix]
     ) -> None:
         """Remainders that are short in weight, where a threshold of the population is a number."""
         below = self._population_limit(places)

@@ -216,8 +216,11 @@ class Release:
         self.has_boxes, self.is_folded = self.kind == "boxed", self.kind == "folded"
         # The columns that fold, with the parents of the values of each attribute; None for time.
         self.folds: dict[str, Mapping[str, str | None] | None] = {}
+        # Of these, the attributes without a given tree: only published values are stated.
+        self.found_values: tuple[str, ...] = ()
         if self.is_folded:
             trees = self.parameters.get("fold") or {}
+            self.found_values = tuple((self.parameters.get("slices") or {}).get("by") or ())
             self.folds = {
                 name: None if name == "time" else trees[name] for name in trips.slice_columns
             }

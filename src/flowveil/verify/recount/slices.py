@@ -47,7 +47,10 @@ def _hold_folds(release: Release, slices: Sequence[Any], published: Sequence[Any
     Those that overlap in separate rows.
     """
     above = {
-        name: {value: _groups_above(value, parents) for value in {key[column] for key in slices}}
+        name: {
+            value: _groups_above(value, _with_value(value, parents, name in release.found_values))
+            for value in {key[column] for key in slices}
+        }
         for column, (name, parents) in enumerate(release.folds.items())
         if parents is not None
     }
@@ -72,6 +75,16 @@ def _hold_folds(release: Release, slices: Sequence[Any], published: Sequence[Any
             rows.append(free)
         free[inside] = n
     return np.stack(rows)
+
+
+def _with_value(
+    value: str, parents: Mapping[str, str | None], is_found: bool
+) -> Mapping[str, str | None]:
+    """Returns the tree with a value of the input; without a given tree it is below the root."""
+    if not is_found or value in parents:
+        return parents
+    roots = [node for node, up in parents.items() if up is None]
+    return {**parents, value: roots[0] if roots else None}
 
 
 def _groups_above(value: str, parents: Mapping[str, str | None]) -> list[str]:

@@ -52,7 +52,7 @@ def test_the_command_line_folds_verifies_and_repeats(here, capsys):
         main(["run", "recipes/r.toml", "--out", "again", "--quiet"])
     report = read_json(here / "out" / "report.json")
     assert report["parameters"]["fold"]["purpose"]["work"] == "work or study"
-    assert "--fold-time --fold purpose=TREE" in report["published"]["command"]
+    assert "--every hour --fold purpose=TREE" in report["published"]["command"]
     assert (here / "out" / "flows.parquet").read_bytes() == (
         here / "again" / "flows.parquet"
     ).read_bytes()
@@ -86,12 +86,8 @@ def test_the_command_line_folds_verifies_and_repeats(here, capsys):
     ("more", "words"),
     [
         (
-            ["--fold", "purpose=purposes.csv", "--by", "who", "--by-many"],
-            "cannot be combined with --by",
-        ),
-        (
-            ["--fold", "purpose=purposes.csv", "--time", "start", "--every", "hour"],
-            "without --fold-time",
+            ["--fold", "purpose=purposes.csv", "--separate"],
+            "--separate cannot be combined with folds",
         ),
         (
             ["--fold", "purpose=purposes.csv", "--zones-of", "earlier"],
@@ -105,6 +101,7 @@ def test_the_command_line_folds_verifies_and_repeats(here, capsys):
             ["--fold", "purpose=purposes.csv", "--method", "twincut"],
             "--fold cannot be combined with method 'twincut'",
         ),
+        (["--fold", "purpose=purposes.csv", "--format", "flowmap"], "times or groups of cells"),
         (["--fold", "purpose=missing.csv"], "does not exist"),
         (["--fold", "purposes.csv"], "NAME=FILE|name=value|NAME=VALUE"),
         (["--fold", "porpuse=purposes.csv"], "- 'porpuse'."),

@@ -288,11 +288,11 @@ def test_json_and_quiet_are_taken_anywhere(folder, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--time t --every hour --fold-time --format flowmap", "times or groups of cells"),
+        ("--time t --every hour --format flowmap", "times or groups of cells"),
         ("--time t --every hour --dominance 0.5", "--set protection.dominance"),
         (
             "--by sex --set protection.dominance=0.5",
-            "--set protection.dominance cannot be combined with slices",
+            "--set protection.dominance cannot be combined with folds",
         ),
         (
             "--method laplace --set protection.t=0.5",

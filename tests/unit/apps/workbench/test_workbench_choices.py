@@ -313,7 +313,7 @@ def test_the_chart_has_a_point_for_each_method_and_k(folder, tmp_path):
         "result": str(place),
     }
     found = WORK["errors"](Task(task, progress))
-    assert found["methods"][0] == "twincut"  # the recommended one of slices
+    assert found["methods"][0] == "layercut"  # the recommended one
     assert {(p["method"], p["k"]) for p in found["points"]} == {
         (name, k) for name in found["methods"] for k in (5, 10, 20, 50)
     }
@@ -449,9 +449,9 @@ def test_a_column_that_looks_like_persons_is_a_question_before_anything_is_read(
 
 
 def test_the_page_knows_the_recommended_method_and_its_limit():
-    for choices, expected in (({}, ("layercut", 0.01)), ({"by": ["sex"]}, ("twincut", 0.1))):
+    for choices in ({}, {"by": ["sex"]}):
         defaults = defaults_of(page_request(choices_of(choices)))
-        assert (defaults["method"], defaults["max_suppressed"]) == expected
+        assert (defaults["method"], defaults["max_suppressed"]) == ("layercut", 0.01)
 
 
 def test_vehicles_are_offered_as_vehicles_and_counts_are_no_persons(tmp_path):

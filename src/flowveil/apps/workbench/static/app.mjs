@@ -32,7 +32,7 @@ const NAMES = {
   dpia: "DPIA text",
   derive: "Derived table",
 };
-/* Jobs without a place of their own for what went wrong. */
+/* Jobs without a separate place for failures. */
 const REPORTED = ["demo", "unpack", "analysis", "dpia", "derive"];
 const LOST = {
   stopped:

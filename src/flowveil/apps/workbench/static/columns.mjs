@@ -252,9 +252,9 @@ export function mountColumns(isHere) {
   }
 
   function showIntake(found) {
-    const made = found.slices
-      ? ` They make ${count(found.slices)} matrices.`
-      : "";
+    const by = found.dimensions.join(" and ");
+    let made = by ? ` They are published by ${by}.` : "";
+    if (found.slices) made = ` They make ${count(found.slices)} matrices.`;
     const parts = [make("p", `${count(found.rows)} rows were read.${made}`)];
     const dropped = Object.entries(found.dropped).map(
       ([reason, n]) => `${count(n)} ${reason}`,
