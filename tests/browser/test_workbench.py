@@ -212,7 +212,6 @@ def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkey
         # The real page, without any way to the workbench.
         draft = page.frame_locator("#draft")
         draft.locator("html[data-ready=true]").wait_for()
-        page.locator("[data-point='odkanon 50']").wait_for()
         page.locator("[data-point='layercut 5']").click()
         shown(page, "recommended 5")
         assert page.locator(".point.now").get_attribute("data-point") == "layercut 5"

@@ -255,6 +255,9 @@ def _job_file(session: Session, request: Request) -> Answer:
     growing = job.kind == "errors" and job.state == RUNNING and name is None
     if not (job.state == DONE or growing) or not place.exists():
         raise RefusedError(404, "This job has no such file.")
+    if growing:
+        # At once: the file may be replaced while it is sent.
+        return Response(place.read_bytes(), media_type=kind)
     return FileResponse(place, media_type=kind, filename=name)
 
 
