@@ -116,6 +116,26 @@ def to_three(value: float, up=lambda v: math.floor(v + 0.5)) -> int:
     return up(round(value / step, 6)) * step
 
 
+def check_headline(text: str, tables: Tables) -> None:
+    """Compares the share of the finding with the estimate: "in five" is 20 %, within 6 %."""
+    place = next(
+        name
+        for name in sorted(set(tables.area_place.values()), key=len, reverse=True)
+        if text.endswith(f" {name}")
+    )
+    own = tables.areas(place)
+    touching = (
+        tables.answer(own, None)[0] + tables.answer(None, own)[0] - tables.answer(own, own)[0]
+    )
+    share = touching / tables.answer(None, None)[0]
+    words = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+    one_in = re.match(r"One trip in (\w+) ", text)
+    if one_in:
+        assert share * (words.index(one_in[1]) + 2) == pytest.approx(1, abs=0.06)
+    else:
+        assert text.startswith(f"{100 * share:.0f}%")
+
+
 def check_share(figures, trips: float, total: float) -> None:
     """Compares the share that a reader sees with that of the tables."""
     words = figures.locator("small").inner_text().split(" · ")[0]
@@ -155,6 +175,7 @@ def test_every_number_is_that_of_the_tables(folder, open_page, window):
             else []
         )
         check(panel.locator(".figure"), tables.answer(None, None))
+        check_headline(page.locator("h1").inner_text(), tables)
         for bar in panel.locator("ol.bars li").all():
             origin, destination = bar.locator("button").inner_text().split(" → ")
             check(
@@ -268,3 +289,53 @@ def test_several_areas_are_chosen_by_touch_and_their_range_is_that_of_the_union(
         areas = {area for area in tables.area_place if area in drawn} | tables.areas(*drawn)
         assert len(areas) > 1
         check(page.locator("aside.answer .figure"), tables.answer(areas, None))
+
+
+@pytest.mark.real
+def test_true_counts_are_within_the_ranges(shared_data, tmp_path, open_page):
+    """Santiago: questions of readers, and the share of the trips that the areas misplace."""
+    flows = read_trips(
+        str(shared_data / "santiago_taxi" / "trips.parquet"),
+        origin="o_lat,o_lon",
+        destination="d_lat,d_lon",
+        person="",
+        resolution=10,
+    )
+    folder = anonymize(flows, k=10).write(tmp_path / "out")
+    with open_page(folder / "report.html", fragment="") as opened:
+        page = opened.page
+        tables = Tables(folder, json.loads(page.locator("#map-data").text_content()))
+        origin, destination = (
+            [h3.cell_to_parent(code, tables.level) for code in tree.code_text(tree.leaf_node)]
+            for tree in (flows.origins, flows.destinations)
+        )
+        true: dict[tuple[str, str], int] = {}
+        for o, d, n in zip(flows.origin, flows.destination, flows.trips, strict=True):
+            pair = origin[o], destination[d]
+            true[pair] = true.get(pair, 0) + int(n)
+        airport, town, centre = "Santiago Airport (SCL)", "Providencia", "Santiago"
+        for fragment, start, stop in (
+            (f"from={quote(airport)}", {airport}, None),
+            (f"to={quote(airport)}", None, {airport}),
+            (f"from={town}&to={centre}", {town}, {centre}),
+            (f"from={quote(airport)}&to={town}", {airport}, {town}),
+            (f"from={town}&from={centre}&to={quote(airport)}", {town, centre}, {airport}),
+        ):
+            page.evaluate(f"location.hash = '{fragment}'")
+            redrawn(page)
+            figure = page.locator("aside.answer .figure").first
+            trips, low, high = (
+                float(figure.get_attribute(f"data-{name}")) for name in ("trips", "low", "high")
+            )
+            count = sum(
+                n
+                for (o, d), n in true.items()
+                if (start is None or tables.area_place.get(o) in start)
+                and (stop is None or tables.area_place.get(d) in stop)
+            )
+            assert low <= count <= high, fragment
+            assert trips == pytest.approx(count, rel=0.01)
+        rows = tables.sql.sql("select origin, destination, trips from estimate").fetchall()
+        shown = {(o, d): n for o, d, n in rows}
+        misplaced = sum(abs(true.get(p, 0) - shown.get(p, 0)) for p in {*true, *shown})
+        assert misplaced / 2 < 0.06 * sum(true.values())

@@ -39,6 +39,7 @@ from test_small_worlds import (
     sliced_of,
 )
 
+from conftest import trip_table
 from flowveil import anonymize, read_trips
 from flowveil.core.errors import InfeasibleError
 from flowveil.core.flows import Flows
@@ -475,3 +476,19 @@ def test_nothing_is_proven_of_the_parts_of_a_cell(name):
             assert table_of(again) == table, other
             tried += 1
     assert tried > len(tables)
+
+
+def test_one_trip_with_a_rare_value_does_not_change_the_order_of_places_and_values():
+    """How many values the trips have is not public: a sixth that one trip has must not show."""
+    table = trip_table(600).drop_columns(["person_id"])
+    found = []
+    for rare in ("a", "rare"):
+        values = pa.array([rare, *("abcde"[n % 5] for n in range(599))])
+        flows = read_trips(table.append_column("why", values), by="why", resolution=8)
+        with pytest.MonkeyPatch.context() as patch:
+            same = SecretThresholds((0, 0))
+            patch.setattr(anonymization.SecretThresholds, "from_flows", lambda *_, s=same: s)
+            published = to_published(anonymize(flows, "layercut", 5, "trips"))
+        found.append({tuple(cell.items()) for cell in published.cells.to_pylist()})
+    assert not any("rare" in cell for cells in found for row in cells for cell in row)
+    assert len(found[0] & found[1]) > 0.8 * len(found[0]) > 10

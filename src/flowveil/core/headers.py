@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from flowveil.core.errors import DataError, did_you_mean
+from flowveil.core.errors import DataError, did_you_mean, option
 
 #: Words that identify the name of a column.
 _WORDS = frozenset(
@@ -346,7 +346,7 @@ class Header:
             return (
                 f"The table has {len(self.names)} columns; their names are not repeated, because"
                 " the first line looks like data, not like names of columns. Hint: if it is data,"
-                " add a header line."
+                f" add a header line, or name the columns ({option('column_names')} A,B,...)."
             )
         more = len(self.names) - len(self.quotable)
         rest = (

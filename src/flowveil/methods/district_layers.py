@@ -39,6 +39,8 @@ RATIO, FIRST_PRICE_OF_DISTRICTS = 4.0, 1.6
 USUAL_DISTRICTS = 7
 #: Attributes with more values come before places: their trips are few, and readers ask for a value.
 MOST_VALUES_AFTER_PLACES = 5
+#: Doublings from one value to all, where the values are those of the trips.
+DOUBLINGS_OF_FOUND_VALUES = 2
 #: Layers are published as small whole numbers.
 MOST_LAYERS = 127
 
@@ -196,6 +198,9 @@ def frames_of(dimensions: Sequence[Dimension]) -> list[Depths]:
 
 
 def _doublings(one: Dimension, depth: int) -> int:
+    if one.found:
+        # The number of values of the trips would reveal that there are others than published ones.
+        return DOUBLINGS_OF_FOUND_VALUES if depth == 0 else 0
     node, leaf = _at_depth(one.tree, depth), one.tree.leaf_node
     width = one.tree.size if one.every is None else one.width
     return int(np.ceil(np.log2(width[node].max() / width[leaf].min())))
@@ -502,8 +507,12 @@ class _Search:
 
 
 def _comes_first(fold: Dimension) -> bool:
-    """Whether readers ask for a value of this attribute before they ask for a place."""
-    return fold.every is None and fold.tree.n_tiles > MOST_VALUES_AFTER_PLACES
+    """Whether readers ask for a value of this attribute before they ask for a place.
+
+    Only a tree of the operator says how many values there are: the layers show the answer, and one
+    trip with a rare value must not change it.
+    """
+    return fold.every is None and not fold.found and fold.tree.n_tiles > MOST_VALUES_AFTER_PLACES
 
 
 @dataclass(eq=False)

@@ -45,6 +45,7 @@ MECHANISM = (
     "discrete Laplace noise on the counts of all pairs of districts and of distance classes; the"
     " published whole counts are the most probable ones given these noisy counts"
 )
+MECHANISM_OF_SLICES = MECHANISM.replace("; the", ", and of the pairs found in each slice; the")
 
 
 def posterior(
@@ -184,7 +185,7 @@ class _Request:
         listed = trips > 0
         cells = Cells(pairs.origin[listed], pairs.destination[listed], trips[listed])
         loss: dict[str, Any] = {
-            "mechanism": MECHANISM,
+            "mechanism": MECHANISM if len(self.noise.steps) == len(PARTS) else MECHANISM_OF_SLICES,
             "scale": self.noise.steps[-1].scale,
             "deviation": self.noise.steps[-1].deviation,
             "steps": self.noise.steps,

@@ -13,7 +13,7 @@ from datetime import date
 from typing import Any
 
 from flowveil.core.errors import ParameterError, did_you_mean, option
-from flowveil.published.language import DEFAULT, languages, texts
+from flowveil.published.language import DEFAULT, Say, languages, texts
 
 #: The entries in the order of pages, with what a page calls them.
 ENTRIES = {
@@ -133,16 +133,12 @@ def one_line(about: Mapping[str, str]) -> str:
     )
 
 
-def period_in_words(text: str) -> str:
+def period_in_words(text: str, language: str = DEFAULT) -> str:
     """Returns a period like "1 January 2024 to 31 March 2024"."""
-    days = [date.fromisoformat(day) for day in text.split("/")]
-    return " to ".join(
-        dict.fromkeys(f"{day.day} {_MONTHS[day.month - 1]} {day.year}" for day in days)
-    )
-
-
-#: Not those of the machine's language: the page is in English.
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
+    say = Say(language)
+    months = say("months").split()
+    days = [
+        say("day", day=day.day, month=months[day.month - 1], year=day.year)
+        for day in map(date.fromisoformat, text.split("/"))
+    ]
+    return days[0] if days[0] == days[-1] else say("days", first=days[0], last=days[-1])

@@ -23,7 +23,7 @@ from flowveil.published.basemap_context import airports, world
 from flowveil.published.disaggregation import VOLUMES
 from flowveil.published.estimate import Estimate
 from flowveil.published.flow_map import NOWHERE, frame_of, pack, pack_shapes, unpack
-from flowveil.published.language import number, texts, words_of
+from flowveil.published.language import at_most, number, texts, words_of
 from flowveil.published.language import share as share_words
 from flowveil.published.maps import ENDS, zones_of
 from flowveil.published.sentences import NOT_PEOPLE, guarantee_words
@@ -164,7 +164,7 @@ def words_of_answer(
     elif shares is None:
         missing = t("rely_unstated")
     else:
-        missing = t("rely_suppressed", share=share_words(shares["suppressed"], language))
+        missing = t("rely_suppressed", share=at_most(shares["suppressed"], language))
     conclude = t("rely_conclude")
     counts_trips = any(line.startswith(NOT_PEOPLE) for line in published["sentences"])
     if counts_trips:
@@ -176,7 +176,7 @@ def words_of_answer(
         title=title,
         trips=number(published["weight"] if weighted else published["trips"], language),
         answers=number(published["trips"], language),
-        guarantee=_guarantee(report, language),
+        guarantee=guarantee_in(report, language),
         km2="?" if size is None else f"{size:g}",
     )
     if counts_trips:
@@ -184,7 +184,11 @@ def words_of_answer(
         story += f" · {t('rely_people').partition(':')[0].strip()}"
     return {
         "language": language,
-        "texts": words_of(language, counted),
+        "texts": {
+            key: text
+            for key, text in words_of(language, counted).items()
+            if not key.startswith("page_")
+        },
         "rely": [t("rely_range"), missing, conclude],
         "zone": report["statement"]["timezone"],
         "days": _days(report["statement"]["about"].get("period")),
@@ -200,7 +204,7 @@ def _days(period: str | None) -> int | None:
     return ((last or [first])[0] - first).days + 1
 
 
-def _guarantee(report: Mapping[str, Any], language: str) -> str:
+def guarantee_in(report: Mapping[str, Any], language: str) -> str:
     """The guarantee in words, in the language of the page where it is one number."""
     guarantee, parameters = report["guarantee"], report["parameters"]
     stated = [unit for unit in ("trips", "people", "population", "locations") if unit in guarantee]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from html.parser import HTMLParser
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,6 @@ _WIDTH, _HEIGHT, _PER_INCH = 1100, 860, 110
 _POINT = 72 / _PER_INCH
 #: Memory of the script in bytes.
 _MEMORY = 4 << 30
-_DATA = re.compile(r'<script type="application/json" id="map-data">(.*?)</script>', re.S)
 _COLOUR = re.compile(r"--([a-z0-9-]+): (#[0-9a-f]{6});")
 #: What a browser has and QuickJS has not, as far as the script needs it.
 _BROWSER = """
@@ -93,10 +93,29 @@ def draw_answer(
 
 def data_of(page: str) -> str | None:
     """Returns what a page answers from, as JSON; None for a page that does not answer."""
-    held = _DATA.search(page)
-    if held is None or not json.loads(held[1]).get("answer"):
-        return None
-    return held[1]
+    data = _Data()
+    data.feed(page)
+    held = "".join(data.parts)
+    return held if held and json.loads(held).get("answer") else None
+
+
+class _Data(HTMLParser):
+    """Collects the data of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside = False
+        self.parts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.inside = tag == "script" and ("id", "map-data") in attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = self.inside and tag != "script"
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.parts.append(data)
 
 
 def palette() -> dict[str, Any]:

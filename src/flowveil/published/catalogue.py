@@ -432,6 +432,7 @@ def _mailbox(text: str) -> dict[str, Any]:
 def _distribution(catalogue: Catalogue, file: File) -> dict[str, Any]:
     licence = catalogue.about.get("licence")
     rights = "No licence is stated." if licence is None else f"Licence: {licence}"
+    conditions = "other" if licence is None else "licence-provided"
     standard = "none: a table of trips between zones"
     address = catalogue.address(file.name)
     return {
@@ -446,7 +447,11 @@ def _distribution(catalogue: Catalogue, file: File) -> dict[str, Any]:
             "spdx:checksumValue": _typed("xsd:hexBinary", file.sha256),
         },
         "dct:format": _link(f"{_EU}/file-type/{_FILE_TYPES.get(Path(file.name).suffix, 'OCTET')}"),
-        "dct:rights": {"@type": "dct:RightsStatement", "rdfs:label": rights},
+        "dct:rights": {
+            "@type": "dct:RightsStatement",
+            "rdfs:label": rights,
+            "dct:type": _link(f"{_MOBILITY}/conditions-for-access-and-usage/{conditions}"),
+        },
         "mobilitydcatap:mobilityDataStandard": {
             "@type": "mobilitydcatap:MobilityDataStandard",
             "rdfs:label": standard,

@@ -6,13 +6,18 @@ record sets of Croissant and the reference page, so that they cannot differ.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
 from typing import Any, Literal
 
 import pyarrow as pa
 
 from flowveil.core.values import value_columns
+from flowveil.published.language import DEFAULT
 
 #: Types as Frictionless names them.
 ColumnType = Literal["string", "integer", "number", "boolean"]
@@ -101,13 +106,22 @@ ROWS = {
 }
 
 
+@cache
+def translated_meanings() -> Mapping[str, Mapping[str, str]]:
+    """Returns the meaning of each known column by language, without English."""
+    text = (files("flowveil.published") / "columns.json").read_text(encoding="utf-8")
+    return MappingProxyType(json.loads(text))
+
+
 def columns_of(schema: pa.Schema, report: Mapping[str, Any]) -> list[DictionaryColumn]:
     """Returns the dictionary of a table: each column's type, meaning and unit.
 
-    Columns of the operator's data (purposes, means of a number) are described by what the
-    statement says of them.
+    Meanings are in the language of the release. Columns of the operator's data (purposes, means of
+    a number) are described in English by what the statement says of them.
     """
     numbers = value_columns(report["parameters"].get("columns", {}))
+    language = report["statement"]["about"].get("language", DEFAULT)
+    meanings = translated_meanings().get(language, {})
     columns = []
     for field in schema:
         kind = _type_of(field.type)
@@ -115,7 +129,8 @@ def columns_of(schema: pa.Schema, report: Mapping[str, Any]) -> list[DictionaryC
         if known is not None:
             # Codes and names are texts, also where all of them look like numbers.
             own = "string" if known.type == "string" else kind
-            columns.append(DictionaryColumn(known.name, own, known.meaning, known.unit))
+            meaning = meanings.get(known.name, known.meaning)
+            columns.append(DictionaryColumn(known.name, own, meaning, known.unit))
         elif field.name in numbers:
             meaning = f"{field.name.replace('_', ' ').capitalize()} over the trips of the cell"
             columns.append(DictionaryColumn(field.name, kind, meaning))

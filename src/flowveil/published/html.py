@@ -18,20 +18,18 @@ import shapely
 
 from flowveil.core.errors import ParameterError
 from flowveil.core.unit_names import unit_words
-from flowveil.published.about import described, title
-from flowveil.published.answer import answer_data, finding, words_of_answer
+from flowveil.published.about import period_in_words, title
+from flowveil.published.answer import answer_data, finding, guarantee_in, words_of_answer
 from flowveil.published.answer import headline as to_headline
 from flowveil.published.catalogue import schema_org
 from flowveil.published.document import PagePart, fill, number, page
 from flowveil.published.exports import parse_formats
 from flowveil.published.flow_map import flow_map
-from flowveil.published.language import DEFAULT
+from flowveil.published.language import DEFAULT, Say
 from flowveil.published.report import distance_in_words
 from flowveil.published.sentences import (
     NOT_PEOPLE,
-    guarantee_words,
     is_noisy,
-    missing,
     promise_of_noise,
     rounded,
     sentence,
@@ -59,16 +57,6 @@ _TILE_SERVER = re.compile(
     r"(/([A-Za-z0-9._~-]|@[1-4]x|\{[xyz]\}){1,64}){1,9}"
     rf"(\?{_TILE_QUERY}(&{_TILE_QUERY}){{0,15}})?"
 )
-#: What each file of a folder is for.
-_FILES = {
-    "flows.parquet": "the numbers: trips between zones",
-    "zones.parquet": "the zones with their outlines (GeoParquet)",
-    "estimate.parquet": "what the map shows: estimates between areas of one size, with ranges",
-    "report.json": "everything that this page says, for programs, with all parameters",
-    "lookup.csv": "which tiles of the publisher's map each zone holds",
-    "context.geojson": "outlines for orientation",
-    "manifest.json": "the SHA-256 of each file",
-}
 
 
 def render(
@@ -94,6 +82,7 @@ def render(
     heading = title(report, None if data is None else data["area"])
     headline = story = None
     language = report["statement"]["about"].get("language", DEFAULT)
+    say = Say(language, unit_words("trips", report["parameters"]))
     if data is not None and estimate is not None and zones is not None and data["frame"]:
         answer = answer_data(report, zones, estimate, outlines=outlines)
         answer |= words_of_answer(report, answer, heading, language)
@@ -105,13 +94,11 @@ def render(
         data["answer"] = {**answer, "headline": headline}
     basemap = tile_server(report["statement"]["basemap"])
     if data is not None:
-        data["words"] = _map_words(report, heading)
+        data["words"] = _map_words(report, heading, say)
         if basemap:
             data["background"] = {"url": basemap, "maxZoom": 19}
     answering = data is not None and "answer" in data
-    about, again = report["statement"]["about"], "makes the same files, byte by byte:"
-    if Facets.from_report(report).is_noisy:
-        again = "makes another release like this, with new noise and at its own ε:"
+    about, noisy = report["statement"]["about"], Facets.from_report(report).is_noisy
     protected, not_protected, to_read = sides(report["published"]["sentences"])
     values = {
         "heading": headline or heading,
@@ -124,23 +111,31 @@ def render(
         "answering": answering,
         "server": urlsplit(basemap).netloc if basemap else None,
         "compact": compact,
-        "about": described(
-            {name: text for name, text in about.items() if name in ("source", "period")}
-        ),
-        "meaning": _meaning(report),
-        "precision": _precision(report),
-        "missing": _missing(report),
-        "licence": about.get("licence"),
-        "contact": about.get("contact"),
-        "files": _files(report, estimated=estimate is not None),
-        "sides": [("Protected", "good", protected), ("Not protected", "warn", not_protected)],
+        "say": say,
+        "about": [
+            (say(name), period_in_words(about[name], language) if name == "period" else about[name])
+            for name in ("source", "period")
+            if name in about
+        ],
+        "meaning": _meaning(report, say, answering=answering),
+        "precision": _precision(report, say),
+        "missing": _missing(report, say),
+        "licence": _licence(about, say),
+        "files": _files(report, say, estimated=estimate is not None),
+        "sides": [
+            (say("protected"), "good", protected),
+            (say("not_protected"), "warn", not_protected),
+        ],
         "to_read": [line for line in to_read if line[0] not in ("Noisy", "Incomplete")],
-        "method": report["method"],
-        "promise": promise(report),
-        "version": report["version"],
+        "method": say(
+            "method",
+            method=report["method"],
+            guarantee=promise(report),
+            version=report["version"],
+        ),
         "command": report["published"]["command"],
         "dataset": schema_org(report, zones),
-        "again": f"With the same trips, this command {again}",
+        "again": say("again_noise" if noisy else "again"),
     }
     return str(fill("release.html", **values))
 
@@ -209,75 +204,59 @@ def _notices(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(head, rest) for head, _, rest in lines]
 
 
-def _map_words(report: Mapping[str, Any], heading: str) -> dict[str, Any]:
+def _map_words(report: Mapping[str, Any], heading: str, say: Say) -> dict[str, Any]:
     """Returns the texts of the map and of pictures of it."""
     about, noisy = report["statement"]["about"], is_noisy(report)
-    least = guarantee_words(report["guarantee"], report["parameters"])
-    covered = promise(report) if noisy else f"Every number covers at least {least}"
-    credits = [
-        f"{name.capitalize()}: {about[name]}." for name in ("source", "licence") if name in about
-    ]
+    if noisy:
+        covered = f"{promise(report)} ({short_promise(report)})."
+    else:
+        covered = say("picture_covers", least=_least(report), promise=short_promise(report))
+    credits = [f"{say('source')}: {about['source']}."] if "source" in about else []
+    if "licence" in about:
+        credits.append(say("licence", licence=about["licence"]))
     return {
         "title": heading,
         "missing": "none, or too few after the noise" if noisy else "none, or too few to publish",
-        "picture": [
-            f"{covered} ({short_promise(report)}).",
-            *credits,
-            "Map: flowveil, GeoNames, Natural Earth.",
-        ],
+        "picture": [covered, *credits, say("picture_map")],
     }
 
 
-def _meaning(report: Mapping[str, Any]) -> list[str]:
+def _least(report: Mapping[str, Any]) -> str:
+    """Returns the thresholds in words, in the language of the page."""
+    return guarantee_in(report, report["statement"]["about"].get("language", DEFAULT))
+
+
+def _meaning(report: Mapping[str, Any], say: Say, *, answering: bool) -> list[str]:
     """Returns what a number is and how the map shows it."""
     columns, when, shown = report["statement"]["slice_columns"], "", []
     if Facets.from_report(report).folds:
         fold = report["parameters"].get("fold") or ()
-        timed = (
-            ["an interval of time"]
-            if (report["parameters"].get("slices") or {}).get("fold_time")
-            else []
-        )
-        when = f" in {' and '.join([*timed, *(f'a group of {name}' for name in fold)])}"
-        shown = ["For one hour the map shows the mean per hour of the intervals that hold it."]
+        timed = (report["parameters"].get("slices") or {}).get("fold_time")
+        parts = [say("interval")] if timed else []
+        parts += [say("group", name=name) for name in fold]
+        when = say("in", parts=f" {say.word('and')} ".join(parts))
+        shown = [say("mean_hour")]
         if fold:
-            shown = [
-                "A group is a value or several values of an attribute. All cells together are"
-                " everything. A group in the menu includes the groups below it; trips that are"
-                " counted in larger groups are not among them."
-            ]
+            shown = [say("groups")]
     elif columns:
-        when = f", for each {' and '.join(columns)}"
-        shown = ["All slices together are their sum."]
-    least = guarantee_words(report["guarantee"], report["parameters"])
-    protection = (
-        f"Every published number covers at least {least}; smaller ones were merged or suppressed."
-    )
-    if is_noisy(report):
-        protection = (
-            "Random noise was added to every number, so that single contributions cannot be found"
-            " out."
-        )
+        when = say("each", columns=f" {say.word('and')} ".join(columns))
+        shown = [say("sum")]
     return [
-        f"A number counts the trips from one zone to another{when}.",
-        protection,
-        (
-            "On the map a circle is a place, larger where more trips start and end. Zones that lie"
-            " close together share a circle until you zoom in. An arrow is a flow, wider where"
-            " there are more trips."
-        ),
+        say("counts", when=when),
+        say("noise") if is_noisy(report) else say("covers", least=_least(report)),
+        say("areas" if answering else "circles"),
         *shown,
     ]
 
 
-def _precision(report: Mapping[str, Any]) -> dict[str, Any]:
+def _precision(report: Mapping[str, Any], say: Say) -> dict[str, Any]:
     """Returns how precise places and numbers are.
 
     Shares of trips with both ends known, and sentences.
     """
     published, statement = report["published"], report["statement"]
     known = [
-        (distance_in_words(float(metres)).replace(".0 ", " "), share)
+        (say("within", distance=distance_in_words(float(metres)).replace(".0 ", " ")), share)
         for metres, share in sorted(
             published["both_ends_within_m"].items(), key=lambda one: float(one[0])
         )
@@ -285,44 +264,42 @@ def _precision(report: Mapping[str, Any]) -> dict[str, Any]:
     ]
     lines = []
     if published["typical_radius_m"] is not None:
-        radius = distance_in_words(published["typical_radius_m"])
-        lines.append(
-            f"One end of a typical trip is known to about {radius}, the radius of its zone."
-        )
+        lines.append(say("radius", radius=distance_in_words(published["typical_radius_m"])))
     if is_noisy(report):
-        noise = rounded(report["guarantee"]["deviation"], 2)
-        lines.append(f"Every number has random noise with a standard deviation of {noise} trips.")
+        lines.append(say("deviation", noise=rounded(report["guarantee"]["deviation"], 2)))
     else:
-        lines.append("Numbers are exact counts of the published trips.")
+        lines.append(say("exact"))
     if statement["boxes"] is not None:
-        lines.append("Zones are boxes, and boxes overlap; a trip is counted in one cell only.")
+        lines.append(say("boxes"))
     elif not statement["homogeneous"]:
-        lines.append(
-            "Zones overlap: where few trips were made they are larger. A trip is counted in one"
-            " cell only."
-        )
+        lines.append(say("overlap"))
     return {"known": known, "lines": lines}
 
 
-def _missing(report: Mapping[str, Any]) -> list[str]:
+def _missing(report: Mapping[str, Any], say: Say) -> list[str]:
     """Returns what is not in the release, in shares of the input."""
-    lines = []
-    if report["statement"]["shares"] is not None:
-        lines.append(f"Of the input: {missing(report)}. Shares are rounded up.")
+    lines, shares = [], report["statement"]["shares"]
+    if shares is not None:
+        basis = say(shares["basis"])
+        reasons = [say("suppressed", share=say.at_most(shares["suppressed"]), basis=basis)]
+        if shares["outside"] is not None:
+            reasons.append(say("outside", share=say.at_most(shares["outside"])))
+        reasons.append(say("dropped", share=say.at_most(shares["dropped"])))
+        lines.append(say("of_input", reasons=", ".join(reasons)))
     if report["statement"]["slice_columns"]:
-        lines.append("Slices that are not listed had no trips, or too few to be published.")
-    none = (
-        "no trips, or too few left after noise"
-        if is_noisy(report)
-        else "no trips, or too few to publish"
-    )
-    return [
-        *lines,
-        f"A pair of zones that is not on the map had {none}. Not published does not mean zero.",
-    ]
+        lines.append(say("slices"))
+    return [*lines, say("pair_noise" if is_noisy(report) else "pair")]
 
 
-def _files(report: Mapping[str, Any], *, estimated: bool) -> list[tuple[str, str]]:
+def _licence(about: Mapping[str, str], say: Say) -> list[str]:
+    """Returns whether a reader may use the release, and whom to ask."""
+    contact = [say("contact", contact=about["contact"])] if "contact" in about else []
+    if "licence" in about:
+        return [say("licence", licence=about["licence"]), *contact]
+    return [say("ask" if contact else "no_licence"), *contact]
+
+
+def _files(report: Mapping[str, Any], say: Say, *, estimated: bool) -> list[tuple[str, str]]:
     """Returns the files of the folder with what each is for."""
     statement = report["statement"]
     names = ["flows.parquet", "zones.parquet"]
@@ -331,15 +308,12 @@ def _files(report: Mapping[str, Any], *, estimated: bool) -> list[tuple[str, str
     names += ["lookup.csv"] if report["parameters"].get("zones") else []
     names += ["context.geojson"] if statement["context"] else []
     exports = [
-        (file, f"the same, as {wanted.name}")
+        (file, say("file_export", format=wanted.name))
         for wanted in parse_formats(statement["formats"])
         for file in wanted.files
     ]
-    return [
-        *((name, _FILES[name]) for name in names),
-        *exports,
-        ("manifest.json", _FILES["manifest.json"]),
-    ]
+    named = [(name, say(f"file_{name.partition('.')[0]}")) for name in names]
+    return [*named, *exports, ("manifest.json", say("file_manifest"))]
 
 
 #: Width of the map of a series in units of the drawing; corners are rounded to a tenth of a unit.

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 
 from flowveil.published.document import asset
@@ -55,6 +56,32 @@ def number(value: float, language: str = DEFAULT, *, digits: int = 3) -> str:
     """Returns a number for people: a few digits, thousands separated."""
     step = 10.0 ** max(0, math.floor(math.log10(value)) - digits + 1) if value > 0 else 1.0
     return f"{round(value / step) * step:,.0f}".replace(",", _THOUSANDS[language])
+
+
+@dataclass(frozen=True)
+class Say:
+    """The texts of the page around the answer, in a language."""
+
+    language: str = DEFAULT
+    counted: str = "trips"
+
+    def __call__(self, key: str, **values: object) -> str:
+        """Returns the text of a key, filled with values."""
+        return texts(self.language, self.counted)(f"page_{key}", **values)
+
+    def word(self, key: str) -> str:
+        """Returns a word of the answer."""
+        return texts(self.language, self.counted)(key)
+
+    def at_most(self, value: float) -> str:
+        """Returns a share in per cent, rounded up to tenths."""
+        return at_most(value, self.language)
+
+
+def at_most(value: float, language: str = DEFAULT) -> str:
+    """Returns an upper bound of a share in per cent, rounded up to tenths."""
+    text = f"{math.ceil(value * 1000 - 1e-9) / 10:g}"
+    return f"{text} %" if language == DEFAULT else f"{text.replace('.', ',')}\u00a0%"
 
 
 def share(value: float, language: str = DEFAULT) -> str:

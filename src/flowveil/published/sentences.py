@@ -300,7 +300,8 @@ def _of_places(statement: Statement, overlapping: int | None) -> list[str]:
         lines.append(
             "Times are intervals of different lengths, and those of different cells may overlap; a"
             " trip is counted in one cell only. Their bounds are those of fixed trees of times; no"
-            " bound is the time of a trip."
+            " bound is the time of a trip. Where times have dates, the widest intervals reach from"
+            " the first to the last month that has trips, however few."
         )
     if statement.facets.folds and statement.parameters.get("fold"):
         named = " and ".join(name for name in statement.fold_columns if name not in TIME_COLUMNS)
@@ -404,14 +405,20 @@ _OF_MANY = (
 
 
 def _of_estimated_counts(promise: Mapping[str, Any]) -> list[str]:
+    _, of_pairs, *of_slices = promise["steps"]
+    again = "".join(
+        " The pairs found were counted once more in each slice, with noise of standard deviation"
+        f" {rounded(step['deviation'])}."
+        for step in of_slices
+    )
     return [
         (
             "Noisy: the count of every pair of districts got random noise of standard deviation"
-            f" {rounded(promise['deviation'])}, and so did trips by distance, with a smaller part"
-            " of ε. The published counts are the most probable whole numbers given these noisy"
-            " counts: estimates, whose errors depend on each other. The noisy counts themselves are"
-            " not published. A listed pair may have had no trips at all, and one that is not listed"
-            " may have had some."
+            f" {rounded(of_pairs['deviation'])}, and so did trips by distance, with a smaller part"
+            f" of ε.{again} The published counts are the most probable whole numbers given these"
+            " noisy counts: estimates, whose errors depend on each other. The noisy counts"
+            " themselves are not published. A listed pair may have had no trips at all, and one"
+            " that is not listed may have had some."
         ),
         _OF_MANY,
     ]

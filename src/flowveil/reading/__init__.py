@@ -196,7 +196,9 @@ class Reading:
         given |= {name: parameters[name] for name in _PLAIN if parameters.get(name) is not None}
         if slices is not None:
             given |= {"every": slices.get("every"), "by_many": slices.get("by_many") is True}
-        # The question about persons was answered when the release was made.
+        # The questions about persons and trips were answered when the release was made.
+        if not {"trips", "weight", "person"} & set(given):
+            given["trips"] = ""
         given |= {"ask_person": False, **changes}
         if parameters.get("zones"):
             if given.get("zones") is None:

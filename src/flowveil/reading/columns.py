@@ -20,6 +20,7 @@ from flowveil.core.unit_names import VEHICLES, names_vehicles
 from flowveil.core.values import STATISTICS
 from flowveil.reading.formats import refuse_known_layout
 from flowveil.reading.sql import MISSING
+from flowveil.zoning.gazetteer import projected as metres_hint
 from flowveil.zoning.grids import proposed_grid
 
 Pair = tuple[str, str]
@@ -88,6 +89,14 @@ TRIPS = (
     "flows",
     "volume",
     "s000",
+)
+#: Names of counts in tables of pairs, without case and separators, also in other languages.
+_COUNTS = frozenset(TRIPS) | frozenset(
+    [
+        *("n", "num", "number", "total", "all", "allcategories", "workers", "jobs", "commuters"),
+        *("viajes", "flujo", "personas", "trajets", "deplacements", "effectif", "fahrten", "wege"),
+        *("pendler", "viaggi", "spostamenti", "viagens", "nombre", "numero", "anzahl"),
+    ]
 )
 #: Words in names of columns that identify persons, or what only one person or household uses.
 _PERSONS = frozenset(
@@ -455,7 +464,7 @@ class ColumnMap:
         return {
             role: name if isinstance(name, str) else ",".join(name)
             for role, name in given.items()
-            if name is not None and name != ()
+            if name is not None and name != () and (role, name) != ("trips", "")
         }
 
 
@@ -578,7 +587,7 @@ def _recognise_ends(
     for name in names:
         by_key.setdefault(plain_name(name), []).append(name)
 
-    def coordinates() -> list[ColumnMap]:
+    def coordinates(axes: Any = axes) -> list[ColumnMap]:
         return [
             replace(named, origin=o, destination=d)
             for start, end in _ENDS
@@ -606,12 +615,21 @@ def _recognise_ends(
         nameable = [name for name in names if name.strip() and names.count(name) == 1]
         if cells:
             refuse_grid_codes(nameable, sample)
+        if not projected:
+            _refuse_metres(coordinates((_NORTHINGS, _EASTINGS)), sample)
         held = [] if cells else [name for name in nameable if holds_tiles(name)]
         if len(held) > 1:
+            numbers = [
+                name
+                for name in nameable
+                if plain_name(name) in _COUNTS and _are_numbers_of_trips(sample(name))
+            ]
+            unnamed = named.trips is None and named.weight is None and not named.person
+            counts = f" {with_value('trips', numbers[0])}" if numbers and unnamed else ""
             raise DataError(
                 f"Columns that hold codes of the map: {listed(held)}; which are the two ends is not"
                 f" known. Hint: {with_value('origin_tile', held[0])}"
-                f" {with_value('destination_tile', held[1])}."
+                f" {with_value('destination_tile', held[1])}{counts}."
             )
         if _are_points(by_key):
             raise DataError(
@@ -635,6 +653,28 @@ def _recognise_ends(
             " (--origin-tile, --destination-tile)."
         )
     return found[0]
+
+
+def _refuse_metres(found: Sequence[ColumnMap], sample: Sample) -> None:
+    """Raises DataError with the reference system to name if the ends are called x and y and are no
+    degrees.
+    """
+    if not found or found[0].origin is None:
+        return
+    north, east = (_numbers(sample(name)) for name in found[0].origin)
+    hint = metres_hint(list(zip(north, east, strict=False)))
+    if hint is not None:
+        raise DataError(f"The ends are in columns {listed(found[0].ends)}. Hint: {hint}")
+
+
+def _numbers(values: Iterable[Any]) -> list[float]:
+    numbers = []
+    for value in values:
+        try:
+            numbers.append(float(value))
+        except (TypeError, ValueError):
+            numbers.append(float("nan"))
+    return numbers
 
 
 def refuse_grid_codes(names: Sequence[str], sample: Sample, *, ends_named: bool = False) -> None:
@@ -745,6 +785,30 @@ def refuse_unnamed_persons(used: ColumnMap, names: Sequence[str], *, sample: Sam
         f" {'vehicles, not the people in them' if names_vehicles(found[0]) else 'people'};"
         f" {without_value('person')} says that no column identifies persons."
     )
+
+
+def refuse_unnamed_counts(used: ColumnMap, names: Sequence[str], *, sample: Sample) -> None:
+    """Raises ParameterError if a column has the name and the values of a number of trips, and the
+    user said nothing about trips, weights and persons: every row would count as one trip.
+
+    Between coordinates only the usual names of trips are counts.
+    """
+    if used.trips is not None or used.weight is not None or used.person:
+        return
+    usual = _COUNTS if used.has_tiles else frozenset(TRIPS)
+    found = [
+        name
+        for name in _free(used, names)
+        if plain_name(name) in usual and _are_numbers_of_trips(sample(name))
+    ]
+    if found:
+        name = found[0] if found[0] in _header(names, sample).quotable else "COLUMN"
+        raise ParameterError(
+            f"A column looks like the number of trips of each row ({_named(found, names, sample)}),"
+            " and none is named, so every row would count as one trip. Say which:"
+            f" {with_value('trips', name)} counts its numbers; {with_value('weight', name)}, if it"
+            f" is an expansion factor; {with_value('trips', '')} says that a row is one trip."
+        )
 
 
 @dataclass(frozen=True)
@@ -862,6 +926,13 @@ def _texts(values: Sequence[Any]) -> list[str]:
     """Returns the values that are not missing, as text."""
     texts = (str(value).strip() for value in values)
     return [text for text in texts if text.casefold() not in MISSING]
+
+
+def _are_numbers_of_trips(values: Sequence[Any]) -> bool:
+    """Returns whether all values are numbers from 0 on, written in any way, and not all are 1."""
+    texts = _texts(values)
+    numbers = all(re.fullmatch(r"\d[\d.,' \u00a0\u202f]{0,20}", text) for text in texts)
+    return numbers and bool({text.rstrip("0").rstrip(".") for text in texts} - {"1"})
 
 
 def _are_counts(values: Sequence[Any]) -> bool:

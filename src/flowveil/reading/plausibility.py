@@ -193,5 +193,5 @@ def place_of(flows: Flows) -> str | None:
     lat, lon, trips = lat[placed], lon[placed], trips[placed]
     middle = weighted_median(lat, trips), weighted_median(lon, trips)
     half = weighted_median(kilometres(lat, lon, *middle), trips)
-    within = f"{half:.1f}" if half < 10 else f"{half:,.0f}"
+    within = "1" if half < 1 else f"{half:.1f}" if half < 10 else f"{half:,.0f}"
     return f"Trips lie around {name_of_place(*middle)}; half of them within {within} km."

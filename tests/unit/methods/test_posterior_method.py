@@ -115,7 +115,7 @@ def test_a_public_region_or_map_is_needed_and_places():
         anonymize(map_flows(), "posterior", epsilon=1.0, protect="people")
 
 
-def test_slices_share_one_epsilon():
+def test_slices_share_one_epsilon_and_say_how(tmp_path):
     table = trip_table(600)
     mode = pa.array([("bus", "car")[i % 2] for i in range(len(table))])
     flows = read_slices(
@@ -126,6 +126,14 @@ def test_slices_share_one_epsilon():
     )
     assert release.guarantee.epsilon == 4.0
     assert release.keys == (("bus",), ("car",))
+    steps = release.guarantee.steps
+    assert [step.epsilon for step in steps] == pytest.approx([0.08, 1.52, 2.4])
+    folder = release.write(tmp_path / "out")
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    (noisy,) = (line for line in report["published"]["sentences"] if line.startswith("Noisy"))
+    assert "standard deviation 4.63, and" in noisy
+    assert "once more in each slice, with noise of standard deviation 2.92" in noisy
+    assert findings_of(folder, flows) == []
 
 
 # ---- the folder ----------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ import pytest
 
 import flowveil
 from flowveil.core.errors import ParameterError
-from flowveil.published.dictionary import KNOWN
+from flowveil.published.dictionary import KNOWN, columns_of, translated_meanings
+from flowveil.published.language import languages
 from flowveil.published.matrices import lookup_codes
 from samples.drafts import unchecked
 from samples.releases import city_flows, read_json, release_of
@@ -49,6 +50,15 @@ def test_every_column_of_every_table_is_described(folder):
     web = read_json(folder / "flows.csv-metadata.json")
     titles = [column["titles"] for column in web["tableSchema"]["columns"]]
     assert titles == [one["name"] for one in described["flows.csv"]]
+
+
+def test_columns_are_described_in_the_language_of_the_release(folder):
+    assert set(translated_meanings()) | {"en"} == set(languages())
+    assert all(set(own) == set(KNOWN) for own in translated_meanings().values())
+    report = read_json(folder / "report.json")
+    report["statement"]["about"]["language"] = "fr"
+    (trips,) = columns_of(pa.schema([("trips", pa.int64())]), report)
+    assert (trips.meaning, trips.unit) == ("Nombre de déplacements", "trips")
 
 
 def test_the_package_is_valid_for_frictionless(folder, monkeypatch):
@@ -89,6 +99,51 @@ def test_metadata_name_publisher_and_contact_apart(folder):
     sha256 = read_json(folder / "manifest.json")["sha256"]["flows.parquet"]
     assert cells["spdx:checksum"]["spdx:checksumValue"]["@value"] == sha256
     assert content["dct:identifier"] == f"sha256:{sha256}"
+
+
+#: What mobilityDCAT-AP 1.1.0 demands of each class, and what values begin with.
+MANDATORY = {
+    "dcat:Dataset": {
+        "dct:title": "",
+        "dct:description": "",
+        "dct:publisher": "",
+        "dct:spatial": "",
+        "dct:accrualPeriodicity": "http://publications.europa.eu/resource/authority/frequency/",
+        "mobilitydcatap:mobilityTheme": "https://w3id.org/mobilitydcat-ap/mobility-theme/",
+        "dcat:distribution": "",
+    },
+    "dcat:Distribution": {
+        "dcat:accessURL": "https://data.example.org/trips/",
+        "mobilitydcatap:mobilityDataStandard": "",
+        "dct:format": "http://publications.europa.eu/resource/authority/file-type/",
+        "dct:rights": "",
+    },
+    "dct:RightsStatement": {
+        "dct:type": "https://w3id.org/mobilitydcat-ap/conditions-for-access-and-usage/"
+    },
+    "foaf:Agent": {"foaf:name": ""},
+    "vcard:Kind": {"vcard:fn": "", "vcard:hasEmail": "mailto:"},
+    "spdx:Checksum": {"spdx:algorithm": "", "spdx:checksumValue": ""},
+}
+
+
+def test_metadata_have_what_national_access_points_demand(folder):
+    rdflib = pytest.importorskip("rdflib", reason="rdflib is not installed")
+    content = read_json(folder / "dcat.jsonld")
+    graph = rdflib.Graph().parse(data=json.dumps(content), format="json-ld")
+
+    def address(name):
+        prefix, _, word = name.partition(":")
+        return rdflib.URIRef(content["@context"][prefix] + word)
+
+    for kind, demanded in MANDATORY.items():
+        subjects = list(graph.subjects(rdflib.RDF.type, address(kind)))
+        assert subjects, kind
+        for subject in subjects:
+            for name, start in demanded.items():
+                values = [str(value) for value in graph.objects(subject, address(name))]
+                assert values, f"{kind} without {name}"
+                assert all(value.startswith(start) for value in values), values
 
 
 @pytest.mark.parametrize(

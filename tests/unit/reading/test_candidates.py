@@ -35,12 +35,12 @@ def test_walk_trips_are_not_taken_for_weights():
 
 
 def test_an_od_table_whose_numbers_are_not_used_gets_a_hint():
-    message = notes(table(40, workers=[i % 7 for i in range(40)], name=["x"] * 40))
+    message = notes(table(40, staff=[i % 7 for i in range(40)], name=["x"] * 40))
     assert "Every row is counted as one trip" in message
-    assert "hold numbers: workers." in message
-    assert "Every row" not in notes(table(40, workers=[i % 7 for i in range(40)]), trips="workers")
+    assert "hold numbers: staff." in message
+    assert "Every row" not in notes(table(40, staff=[i % 7 for i in range(40)]), trips="staff")
     assert "Every row" not in notes(
-        table(40, workers=[i % 7 for i in range(40)], w=[2.0] * 40), weight="w"
+        table(40, staff=[i % 7 for i in range(40)], w=[2.0] * 40), weight="w"
     )
 
 
@@ -48,9 +48,9 @@ def test_a_usual_name_of_counts_gets_a_hint_next_to_coordinates():
     places = {name: [48.8, 48.9] for name in ("start_lat", "end_lat")} | {
         n: [2.3, 2.4] for n in ("start_lon", "end_lon")
     }
-    assert "hold numbers: trips. Hint: trips names it; weight, if" in notes(
-        pa.table({**places, "trips": [300, 7]})
-    )
+    with pytest.raises(ParameterError, match=r"number of trips of each row \(trips\)"):
+        notes(pa.table({**places, "trips": [300, 7]}))
+    assert "Every row" not in notes(pa.table({**places, "trips": [300, 7]}), trips="")
     assert "Every row" not in notes(pa.table({**places, "minutes": [30, 7]}))
 
 
@@ -167,10 +167,10 @@ def test_persons_are_found_behind_many_other_columns():
 
 def test_a_household_is_never_a_count():
     message = notes(
-        table(40, household_id=[i // 3 for i in range(40)], jobs=[i % 5 for i in range(40)]),
+        table(40, household_id=[i // 3 for i in range(40)], posts=[i % 5 for i in range(40)]),
         no_person=True,
     )
-    assert "hold numbers: jobs." in message
+    assert "hold numbers: posts." in message
 
 
 def test_the_command_stops_and_gives_both_answers(tmp_path, capsys):

@@ -316,6 +316,7 @@ LAYOUTS = {
         lines("flow,origin,destination", lambda i: f"{i + 1},z1,z2"),
         sum(range(N + 1)),
         FROM("scikit-mobility"),
+        "trips='flow'",
         codes=PAIRS,
     ),
     "scikit-mobility, points": Layout(
@@ -376,6 +377,7 @@ LAYOUTS = {
         ).encode(),
         60,
         FROM("flowkit"),
+        "trips='trips'",
         codes=PAIRS,
     ),
     "multimno": Layout(
@@ -392,7 +394,8 @@ LAYOUTS = {
         "od.xlsx",
         sheet,
         sum(range(N + 1)),
-        {"trips": "n", "origin_tile": "from", "destination_tile": "to"},
+        {"trips": "n"},
+        "trips='n'",
         codes=PAIRS,
     ),
     "a zip archive": Layout(
@@ -425,6 +428,7 @@ LAYOUTS = {
         "t.csv",
         lines("o_x,o_y,d_x,d_y", lambda i: ",".join(map(str, in_utm(i)))),
         said={"crs": "EPSG:25832"},
+        proposed="crs='EPSG:25832'",
     ),
     "fields of structs": Layout("t.parquet", structs),
 }

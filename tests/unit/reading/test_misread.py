@@ -123,6 +123,19 @@ def test_a_record_above_numbers_is_never_quoted(tmp_path):
     assert "Ada" not in str(refused.value)
 
 
+def test_a_number_of_trips_that_no_one_named_is_asked_for(tmp_path):
+    od = od_in(tmp_path, ["0007,0012,40", "0012,0130,2.5", "0130,0007,1"])
+    zones = flowveil.read_zones(zones_in(tmp_path))
+    with pytest.raises(ParameterError, match=r"number of trips of each row.*trips='n'"):
+        flowveil.read_trips(od, zones=zones)
+    assert float(flowveil.read_trips(od, zones=zones, trips="n").trips.sum()) == 43.5
+    one_each = flowveil.read_trips(od, zones=zones, trips="")
+    assert float(one_each.trips.sum()) == 3
+    assert "trips" not in one_each.intake.columns
+    ones = od_in(tmp_path, ["0007,0012,1"] * 4)
+    assert int(flowveil.read_trips(ones, zones=zones).trips.sum()) == 4
+
+
 # ---- every hint of reading leads on when it is pasted -------------------------------------------
 
 OSLO = "start_lat,start_lon,end_lat,end_lon"

@@ -162,7 +162,7 @@ def cell_choices(choices: Mapping[str, Any]) -> dict[str, Any]:
 
     All but the description and the formats of a release.
     """
-    unused = (*ENTRIES, "formats", *PAGE_ONLY, *(() if choices.get("every") else _OF_TIMES))
+    unused = (*ENTRIES, "formats", *(() if choices.get("every") else _OF_TIMES))
     return {name: value for name, value in choices.items() if name not in unused}
 
 
@@ -225,7 +225,11 @@ def page_request(choices: Mapping[str, Any]) -> Request:
     """
     _check_timezone(choices.get("timezone"))
     pending = (*PAGE_ONLY, *(() if choices.get("every") else _OF_TIMES))
-    request = Request.from_flat({n: value for n, value in choices.items() if n not in pending})
+    given = {n: value for n, value in choices.items() if n not in pending}
+    if choices.get("row_is_trip"):
+        # An empty name says that there is no column of counts.
+        given["trips"] = ""
+    request = Request.from_flat(given)
     method = METHODS[execution.method_name(request) or ""]
     if any(name in REFUSED for name in request.method.options):
         raise ParameterError("Noise with a fixed seed protects no one.")
@@ -362,6 +366,7 @@ def keys_of(choices: Mapping[str, Any]) -> dict[str, str]:
     calls = {one.name: one.call for one in page_settings()}
     cells = cell_choices(choices)
     timed = ("time", "timezone", "time_format")
+    timed = (*timed, *PAGE_ONLY)
     read = {n: v for n, v in choices.items() if calls.get(n) in ("reading", "map") or n in timed}
     method = str(page_request(choices).method.method)
     own = "options" in cells or method not in CHART_METHODS

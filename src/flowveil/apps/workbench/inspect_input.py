@@ -23,6 +23,7 @@ from flowveil.reading.columns import (
     PERSONS,
     TRIPS,
     ColumnMap,
+    refuse_unnamed_counts,
     refuse_unnamed_persons,
     suggestions,
 )
@@ -116,10 +117,15 @@ def _columns(table: Table, reading: Reading) -> tuple[ColumnMap, str | None]:
 def _asked_counts(
     con: Any, table: Table, columns: ColumnMap, counts: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Returns the columns of numbers if each pair of zones occurs once, so that a row may be a
-    count; empty if a row is a trip without doubt.
+    """Returns the columns of numbers if a row may be a count: each pair of zones occurs once, or a
+    column has the name of one. Empty if a row is a trip without doubt.
     """
     ends = (columns.origin_tile, columns.destination_tile)
+    try:
+        names = [name for name in table.names if name not in table.partitions]
+        refuse_unnamed_counts(columns, names, sample=sampler(table))
+    except FlowveilError:
+        return counts or ("a column",)
     if not counts or None in ends or columns.trips is not None or columns.weight is not None:
         return ()
     relation = table.attach([table.names.index(str(name)) for name in ends])

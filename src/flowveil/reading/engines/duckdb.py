@@ -29,6 +29,7 @@ from flowveil.reading.columns import (
     complete,
     hints,
     refuse_grid_codes,
+    refuse_unnamed_counts,
     refuse_unnamed_persons,
 )
 from flowveil.reading.database import batches_of, in_own_words, open_database
@@ -119,7 +120,9 @@ def read(
 def _read_as(table: Table, reading: Reading) -> Reading:
     """Returns the reading with the columns of a matrix, or of a layout, unless others are named."""
     if table.form is not None:
-        return table.form.read_as(reading)
+        # The cells of a matrix are trips, whatever is said of the rows of tables.
+        columns = replace(reading.columns, trips=reading.columns.trips or None)
+        return table.form.read_as(replace(reading, columns=columns))
     layout = chosen_format(reading.source_format, table.names)
     if layout is None:
         return reading
@@ -266,6 +269,7 @@ class Query:
             refuse_grid_codes(columns.ends, sample, ends_named=bool(reading.columns.ends))
         if isinstance(tiling, MapTiling) and columns.has_tiles:
             _refuse_other_codes(table.label, columns, reading, tiling.zone_map, sample)
+        refuse_unnamed_counts(columns, names, sample=sample)
         if reading.ask_person:
             refuse_unnamed_persons(columns, names, sample=sample)
         notes = tuple(hints(columns, names, sample=sample))
