@@ -116,6 +116,26 @@ def to_three(value: float, up=lambda v: math.floor(v + 0.5)) -> int:
     return up(round(value / step, 6)) * step
 
 
+def check_headline(text: str, tables: Tables) -> None:
+    """Compares the share of the finding with the estimate: "in five" is 20 %, within 6 %."""
+    place = next(
+        name
+        for name in sorted(set(tables.area_place.values()), key=len, reverse=True)
+        if text.endswith(f" {name}")
+    )
+    own = tables.areas(place)
+    touching = (
+        tables.answer(own, None)[0] + tables.answer(None, own)[0] - tables.answer(own, own)[0]
+    )
+    share = touching / tables.answer(None, None)[0]
+    words = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+    one_in = re.match(r"One trip in (\w+) ", text)
+    if one_in:
+        assert share * (words.index(one_in[1]) + 2) == pytest.approx(1, abs=0.06)
+    else:
+        assert text.startswith(f"{100 * share:.0f}%")
+
+
 def check_share(figures, trips: float, total: float) -> None:
     """Compares the share that a reader sees with that of the tables."""
     words = figures.locator("small").inner_text().split(" · ")[0]
@@ -155,6 +175,7 @@ def test_every_number_is_that_of_the_tables(folder, open_page, window):
             else []
         )
         check(panel.locator(".figure"), tables.answer(None, None))
+        check_headline(page.locator("h1").inner_text(), tables)
         for bar in panel.locator("ol.bars li").all():
             origin, destination = bar.locator("button").inner_text().split(" → ")
             check(

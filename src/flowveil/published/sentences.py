@@ -300,7 +300,8 @@ def _of_places(statement: Statement, overlapping: int | None) -> list[str]:
         lines.append(
             "Times are intervals of different lengths, and those of different cells may overlap; a"
             " trip is counted in one cell only. Their bounds are those of fixed trees of times; no"
-            " bound is the time of a trip."
+            " bound is the time of a trip. Where times have dates, the widest intervals reach from"
+            " the first to the last month that has trips, however few."
         )
     if statement.facets.folds and statement.parameters.get("fold"):
         named = " and ".join(name for name in statement.fold_columns if name not in TIME_COLUMNS)

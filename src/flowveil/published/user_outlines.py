@@ -7,6 +7,7 @@ from the files of its folder.
 
 from __future__ import annotations
 
+import csv
 import json
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,6 +34,8 @@ _DECIMALS = 5
 _LINES, _AREAS = {"LineString", "MultiLineString"}, {"Polygon", "MultiPolygon"}
 #: A place that the publisher names: it has a name and no line.
 _PLACE = "Point"
+#: The columns of a table of places.
+_PLACE_COLUMNS = ("name", "lat", "lon")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +56,13 @@ def read_own_lines(path: str | PathLike[str]) -> str:
     try:
         if place.stat().st_size > _MOST_BYTES:
             raise DataError(f"The outlines of '{path}' are too large. Hint: simplify them first.")
-        outlines = list(_outlines(json.loads(place.read_text("utf-8")), path))
+        is_table = place.suffix.lower() == ".csv"
+        content = (
+            _places(place.read_text("utf-8-sig"), path)
+            if is_table
+            else json.loads(place.read_text("utf-8"))
+        )
+        outlines = list(_outlines(content, path))
     except DataError:
         raise
     except OSError as problem:
@@ -63,7 +72,8 @@ def read_own_lines(path: str | PathLike[str]) -> str:
     except Exception as problem:
         # Whatever a broken file makes the libraries raise.
         raise DataError(
-            f"'{path}' is not GeoJSON that can be read. Hint: a file of districts or roads."
+            f"'{path}' is not GeoJSON or CSV that can be read. Hint: a file of districts or roads,"
+            " or a table of places."
         ) from problem
     if not outlines:
         raise DataError(
@@ -76,6 +86,26 @@ def read_own_lines(path: str | PathLike[str]) -> str:
             " the property 'name'."
         )
     return written(_thinned(outlines, path))
+
+
+def _places(text: str, path: object) -> dict[str, Any]:
+    """Returns the rows of a table of places as named points of GeoJSON."""
+    rows = csv.DictReader(text.splitlines())
+    missing = [name for name in _PLACE_COLUMNS if name not in (rows.fieldnames or ())]
+    if missing:
+        raise DataError(
+            f"'{path}' has no column {' and no '.join(missing)}. Hint: a table of places has the"
+            f" columns {', '.join(_PLACE_COLUMNS)}."
+        )
+    features = [
+        {
+            "type": "Feature",
+            "geometry": {"type": _PLACE, "coordinates": [float(row["lon"]), float(row["lat"])]},
+            "properties": {"name": row["name"]},
+        }
+        for row in rows
+    ]
+    return {"type": "FeatureCollection", "features": features}
 
 
 def written(outlines: Sequence[Outline]) -> str:

@@ -643,7 +643,7 @@ class OutputSection(Section, key="output", heading="Output", call="write"):
         page=False,
     )
     context: str | None = setting(
-        "Outlines for the maps of report.html (GeoJSON); they are published.",
+        "Outlines or places for report.html (GeoJSON, or CSV with name, lat, lon); published.",
         tier="recipe", example="districts.geojson", metavar="FILE", **PLACE,
     )  # fmt: skip
     show_measures: bool = setting(

@@ -62,6 +62,25 @@ def districts(tmp_path):
     return write(tmp_path / "districts.geojson", square, road)
 
 
+def test_a_table_of_places_is_taken(tmp_path):
+    table = tmp_path / "places.csv"
+    table.write_text("name,lat,lon,note\nGare,48.85,2.35,x\nHôpital,48.86,2.36,y\n", "utf-8")
+    text = read_own_lines(table)
+    assert [(one.name, one.label) for one in own_lines(text)] == [
+        ("Gare", [2.35, 48.85]),
+        ("Hôpital", [2.36, 48.86]),
+    ]
+    assert "note" not in text
+    for wrong, said in (
+        ("name,lat\na,1\n", "no column lon"),
+        ("name,lat,lon\na,north,2\n", "cannot|can be read"),
+        ("name,lat,lon\na,100,2\n", "longitude and latitude"),
+    ):
+        table.write_text(wrong, "utf-8")
+        with pytest.raises(DataError, match=said):
+            read_own_lines(table)
+
+
 def test_lines_and_names_are_taken_and_nothing_else(districts):
     text = read_own_lines(districts)
     assert "inhabitants" not in text
