@@ -365,9 +365,8 @@ def keys_of(choices: Mapping[str, Any]) -> dict[str, str]:
     """
     calls = {one.name: one.call for one in page_settings()}
     cells = cell_choices(choices)
-    timed = ("time", "timezone", "time_format")
-    timed = (*timed, *PAGE_ONLY)
-    read = {n: v for n, v in choices.items() if calls.get(n) in ("reading", "map") or n in timed}
+    others = (*_OF_TIMES, *PAGE_ONLY)
+    read = {n: v for n, v in choices.items() if calls.get(n) in ("reading", "map") or n in others}
     method = str(page_request(choices).method.method)
     own = "options" in cells or method not in CHART_METHODS
     charted = {n: v for n, v in cells.items() if n not in ("k", "method") or (own and n != "k")}
@@ -499,6 +498,8 @@ def choices_in_recipe(text: str) -> dict[str, Any]:
     plain: dict[str, Any] = {
         name: list(value) if isinstance(value, tuple) else value for name, value in found.items()
     }
+    if plain.get("trips") == "":
+        plain["row_is_trip"] = True
     if len(plain.get("every", ())) == 1:
         plain["every"] = plain["every"][0]
     if "options" in plain:
