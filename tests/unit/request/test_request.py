@@ -21,7 +21,7 @@ from flowveil.reading.engines import read_trips
 from flowveil.request.recipe import changed, read_recipe, recipe_text, write_recipe
 from flowveil.request.request import (
     SECTIONS,
-    Protection,
+    ProtectionSection,
     Request,
     find_setting,
     refuse_unknown,
@@ -228,7 +228,7 @@ def test_unknown_keyword_arguments_are_refused_with_the_nearest_name():
 
 def test_a_new_option_is_one_field(monkeypatch, tmp_path):
     @dataclass(frozen=True)
-    class Stronger(Protection, key="protection", heading="Protection", call="anonymize"):
+    class Stronger(ProtectionSection, key="protection", heading="Protection", call="anonymize"):
         """What every published cell must satisfy."""
 
         t_closeness: float | None = setting("Largest distance.", between=(0, 1), example="0.2")
