@@ -38,6 +38,15 @@ _INDIVIDUALS = {
         ("profession", ("procat", "profession", "socioprofessionalcategory", "csp", "occupation")),
     )
 }
+#: What the weights distinguish in addition to sex, age and profession, by usual names.
+_PROFILE = {
+    "department": ("department", "departement", "dep", "codedep", "departmentofresidence"),
+    "cars": ("cars", "nbcar", "nbcars", "numberofcars", "carshousehold"),
+    "household": ("household", "householdsize", "nbpershouse", "nbpershousehold", "sizehousehold"),
+    "diploma": ("diploma", "diplome", "highestdiploma"),
+}
+#: The age groups of the weights, by first and last age.
+_WEIGHT_AGES = ((16, 25), (26, 45), (46, 65), (66, 80))
 #: Columns of the time, in UTC and local: one column, or a date and a time of day. UTC is preferred.
 _UTC_TIMES = (("utcdatetime",), ("utcdate", "utctime"))
 _LOCAL_TIMES = (
@@ -67,7 +76,9 @@ def prepare_netmob25(
             are dropped.
 
     Returns:
-        Trips with ``person_id``, ``sex``, ``age`` (in tens), ``profession``, ``weight``,
+        Trips with ``person_id``, ``sex``, ``age`` (in tens), ``age_group`` (as the weights have
+        it), ``profession``, ``department``, ``cars``, ``household`` and ``diploma`` where the file
+        of individuals has them, ``weight``,
         ``start_time``, ``end_time`` (local), ``start_lat``, ``start_lon``, ``end_lat``,
         ``end_lon``, ``points``.
 
@@ -125,12 +136,13 @@ def _join_people(con: Any, trips: pa.Table, people: pa.Table) -> pa.Table:
         f"CASE WHEN utc THEN timezone('{_ZONE}', timezone('UTC', {name})) ELSE {name} END AS {name}"
         for name in ("start_time", "end_time")
     )
+    attributes = [name for name in people.column_names if name not in ("person", "weight")]
     return fetch_table(
         con,
-        f"SELECT person_id, sex, age, profession, weight, {local}, start_lat, start_lon, end_lat,"
-        " end_lon, points FROM flowveil_trips JOIN flowveil_people ON person_id = person JOIN"
-        " (SELECT person, bool_or(utc) AS utc FROM located GROUP BY person) USING (person) ORDER"
-        " BY person_id, flowveil_trips.start_time",
+        f"SELECT person_id, {', '.join(attributes)}, weight, {local}, start_lat, start_lon,"
+        " end_lat, end_lon, points FROM flowveil_trips JOIN flowveil_people ON person_id = person"
+        " JOIN (SELECT person, bool_or(utc) AS utc FROM located GROUP BY person) USING (person)"
+        " ORDER BY person_id, flowveil_trips.start_time",
     )
 
 
@@ -163,7 +175,13 @@ def _find_individuals(tables: list[Path]) -> Path:
 def _individuals(path: Path) -> tuple[pa.Table, int]:
     """Returns the participants with a complete record, and the number of those without one."""
     with opened(path) as table:
-        table.pick(**_INDIVIDUALS)
+        present = {plain_name(name) for name in table.header.names}
+        profile = {
+            role: SourceColumn("text", role, usual)
+            for role, usual in _PROFILE.items()
+            if present & set(usual)
+        }
+        table.pick(**_INDIVIDUALS, **profile)
         con = table.con
         yes = f"lower(recorded) IN {_YES}"
         without, twice = con.execute(
@@ -180,10 +198,15 @@ def _individuals(path: Path) -> tuple[pa.Table, int]:
             f"WHEN {years} IS NULL THEN age WHEN {years} >= 70 THEN '70+' ELSE ({tens}) || '-' ||"
             f" ({tens} + 9)"
         )
+        groups = " ".join(
+            f"WHEN {years} >= {first} AND {years} < {last + 1} THEN '{first}-{last}'"
+            for first, last in _WEIGHT_AGES
+        )
+        more = "".join(f", {role}" for role in profile)
         people = fetch_table(
             con,
-            f"SELECT id AS person, weight, sex, CASE {group} END AS age, profession FROM picked "
-            f"WHERE {yes} AND id IS NOT NULL ORDER BY id",
+            f"SELECT id AS person, weight, sex, CASE {group} END AS age, CASE {groups} END AS"
+            f" age_group, profession{more} FROM picked WHERE {yes} AND id IS NOT NULL ORDER BY id",
         )
     return people, without
 

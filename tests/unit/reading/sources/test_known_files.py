@@ -107,6 +107,17 @@ def netmob(tmp_path: Path) -> Path:
     return folder
 
 
+def test_netmob_keeps_what_the_weights_distinguish(netmob: Path):
+    (netmob / "individuals_dataset.csv").write_text(
+        "ID,SEX,AGE,DIPLOMA,PRO_CAT,NB_PERS_HOUSE,NB_CAR,DEPARTMENT,GPS_RECORD,WEIGHT_INDIV\n"
+        "10_1,Woman,25,Bac+2,Executives,3,1,75,True,2000.5\n10_2,Man,66,,Retired,1,0,93,True,1500\n",
+        encoding="utf-8",
+    )
+    names = ("age_group", "department", "cars", "household", "diploma")
+    rows = {tuple(t[name] for name in names) for t in prepare_netmob25(netmob).trips.to_pylist()}
+    assert rows == {("16-25", "75", "1", "3", "Bac+2"), ("66-80", "93", "0", "1", None)}
+
+
 def test_netmob_cuts_after_three_minutes_and_joins_the_individuals(netmob: Path):
     found = prepare_netmob25(netmob)
     rows = [
