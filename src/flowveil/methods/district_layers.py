@@ -223,6 +223,7 @@ class _Search:
     """Cells planned so far: the state of one run.
 
     Attributes:
+        level: of the districts.
         has_units: cells lie in pairs of districts, or coarser cells, that are divided by values.
         first: positions of the dimensions that come before places.
         frames, value_frames: depths of the dimensions after places, and of those before them.
@@ -236,6 +237,7 @@ class _Search:
     flows: Flows
     guarantee: Guarantee
     secret: SecretThresholds | None
+    level: int
     places: tuple[_Places, _Places]
     has_units: bool
     first: tuple[int, ...]
@@ -267,6 +269,7 @@ class _Search:
             flows,
             guarantee,
             secret,
+            level,
             (origins, destinations),
             has_units=wanted or len(first) < len(flows.folds),
             first=first,
@@ -502,7 +505,8 @@ class _Search:
         layer = np.where(kept, np.searchsorted(used, self.label) + 1, 0).astype(np.int8)
         leaves = (tree.leaf_node[leaf] for tree, leaf in self.flows.ends)
         nodes = [np.where(kept, own, leaf) for own, leaf in zip(self.nodes, leaves, strict=True)]
-        plan = Plan.from_nodes(self.flows, nodes, kept, {"layers": len(used)}, layer=layer)
+        notes = {"layers": len(used), **({"districts": self.level} if self.has_units else {})}
+        plan = Plan.from_nodes(self.flows, nodes, kept, notes, layer=layer)
         return replace(plan, secret_thresholds=self.secret is not None)
 
 

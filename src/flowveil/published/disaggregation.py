@@ -106,6 +106,7 @@ def disaggregate(
     *,
     decay: bool = True,
     folded: bool = False,
+    complete: bool = False,
     most_rows: int = MOST_ROWS,
     least: float = 0.0,
     ranges: bool = True,
@@ -118,10 +119,18 @@ def disaggregate(
 
     ``flows`` are published cells: ``origin_zone``, ``destination_zone``, ``trips`` [, ``weight``]
     [, ``layer``]. ``folded`` says that they have times or groups of values as well, which are added
-    up.
+    up; ``complete`` that the areas are the districts of the release, of which a pair with a cell
+    inside has no trips in other cells.
     """
     rows, share = spread_cells(
-        flows, origins, destinations, decay=decay, folded=folded, most_rows=most_rows, least=least
+        flows,
+        origins,
+        destinations,
+        decay=decay,
+        folded=folded,
+        complete=complete,
+        most_rows=most_rows,
+        least=least,
     )
     volumes = volumes_of(flows)
     values = {name: rows.sums(column[rows.cell] * share) for name, column in volumes.items()}
@@ -147,6 +156,7 @@ def spread_cells(
     *,
     decay: bool,
     folded: bool,
+    complete: bool,
     most_rows: int,
     least: float,
 ) -> tuple[Rows, Floats]:
@@ -160,6 +170,8 @@ def spread_cells(
     fixed = (
         rows.share_o * rows.share_d * ((1.0 if layers is None else rows.uncovered(layers)) + _LEFT)
     )
+    if complete:
+        fixed *= np.where(rows.in_complete_pairs(), _LEFT, 1.0)
     size = origins.size[rows.area_o] * destinations.size[rows.area_d]
     vagueness = 0.0 if layers is None else VAGUENESS
     certainty = rows.touched[rows.cell].astype(np.float64) ** -vagueness
@@ -275,6 +287,13 @@ class Rows:
             origins=origins,
             destinations=destinations,
         )
+
+    def in_complete_pairs(self) -> NDArray[np.bool_]:
+        """Which rows are of a coarser cell in a pair of areas that has a cell inside."""
+        inside = self.whole[self.cell]
+        has_cell = np.zeros(self.n_pairs, dtype=np.bool_)
+        has_cell[self.pair[inside]] = True
+        return np.asarray(~inside & has_cell[self.pair])
 
     def normalized(self, weight: Floats) -> Floats:
         """Weights as shares of each cell; even where a cell has no weight at all."""

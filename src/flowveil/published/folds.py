@@ -164,14 +164,16 @@ def spread_over_values(
     folds: Sequence[Fold],
     *,
     decay: bool = True,
+    complete: bool = False,
     most_rows: int,
     least: float = LEAST,
     ranges: bool = True,
 ) -> ValueEstimate:
     """Estimates the flows between areas for each combination of values of the folds.
 
-    Folds that are not given are added up. ParameterError if more than ``most_rows`` rows are
-    needed. Sums over values are the estimate of `flowveil.published.disaggregation.disaggregate`.
+    Folds that are not given are added up. ``complete`` as in `disaggregate`. ParameterError if more
+    than ``most_rows`` rows are needed. Sums over values are the estimate of
+    `flowveil.published.disaggregation.disaggregate`.
     """
     rows, share = spread_cells(
         flows,
@@ -179,6 +181,7 @@ def spread_over_values(
         destinations,
         decay=decay,
         folded=True,
+        complete=complete,
         most_rows=most_rows,
         least=least,
     )
@@ -195,6 +198,9 @@ def spread_over_values(
         name: sum_by(unit, column[rows.cell] * share, len(key)) for name, column in volumes.items()
     }
     covered = np.minimum(sum_by(unit, rows.share_o * rows.share_d, len(key)), 1.0)
+    if complete:
+        # A pair of districts with a cell inside has all trips of its values there.
+        covered[unit[rows.whole[rows.cell]]] = 1.0
     of_unit, slot = ranges_of_values.slots(kind_of_unit, most_rows)
     spots, spot = np.unique(pair[of_unit] * ranges_of_values.n_slots + slot, return_inverse=True)
     left = _uncovered(

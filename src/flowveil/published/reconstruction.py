@@ -162,6 +162,7 @@ def reconstruct_tables(
         ends,
         separate,
         parameters=report["parameters"],
+        complete=_are_districts(areas, report["parameters"]),
         sums=asked.sum,
         decay=asked.decay,
         bounds=asked.bounds,
@@ -199,13 +200,14 @@ def _each_slice(
     columns: Sequence[str],
     *,
     parameters: Mapping[str, Any],
+    complete: bool = False,
     sums: Sequence[str] = (),
     bounds: bool = False,
     decay: bool = True,
     most_rows: int = MOST_ROWS,
 ) -> pa.Table:
     """The estimate of each slice, for each value of what folds, all between the same areas."""
-    how: dict[str, Any] = {"decay": decay, "most_rows": most_rows}
+    how: dict[str, Any] = {"decay": decay, "complete": complete, "most_rows": most_rows}
     origins, destinations = ends
     tables = []
     for key, cells in split_slices(flows, columns):
@@ -223,6 +225,17 @@ def _each_slice(
             table = table.append_column(name, pa.array([value] * len(table), pa.string()))
         tables.append(table)
     return pa.concat_tables(tables)
+
+
+def _are_districts(areas: int | ZoneMap, parameters: Mapping[str, Any]) -> bool:
+    """Whether the areas are the districts whose pairs the release publishes whole."""
+    level = (parameters.get("options") or {}).get("districts")
+    if level is None or isinstance(areas, int):
+        return level is not None and areas == level
+    tree = areas.hierarchy
+    return parameters.get("resolution") is None and bool(
+        np.all(tree.level[tree.leaf_node] == level)
+    )
 
 
 def _overlap(

@@ -222,6 +222,9 @@ class Run:
     def release(self, flows: Flows, plan: Plan) -> Release:
         """Applies a plan and recounts every cell."""
         parameters = self.parameters
+        if "districts" in plan.notes:
+            districts = {"districts": plan.notes["districts"]}
+            parameters = {**parameters, "options": {**parameters["options"], **districts}}
         if plan.folded is not None and "fold" in parameters:
             used = np.unique(plan.origin_zone[plan.kept])
             trees = {

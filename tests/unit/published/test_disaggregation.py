@@ -234,3 +234,17 @@ def test_polygons_of_the_reader_need_no_hexagons():
     assert sum(table["trips"].to_pylist()) == pytest.approx(70)
     of_origin = starts(table)
     assert of_origin["east"] == pytest.approx(of_origin["west"], rel=0.05)
+
+
+def test_a_pair_of_districts_with_a_cell_inside_has_no_trips_in_other_cells():
+    fine = h3.cell_to_children(h3.cell_to_children(TOP, 6)[0], 7)
+    coarse = h3.cell_to_parent(fine[0], 6)
+    inside = h3.cell_to_children(fine[0], 8)[0]
+    flows, zones = tables([(inside, fine[1], 20, 1), (coarse, fine[1], 30, 2)])
+    districts = {**REPORT["parameters"], "options": {"districts": LEVEL}}
+    for parameters, is_complete in ((districts, True), (REPORT["parameters"], False)):
+        report = {**REPORT, "parameters": parameters}
+        rows = reconstruct_tables(flows, zones, report, LEVEL).to_pylist()
+        trips = {(row["origin"], row["destination"]): row["trips"] for row in rows}
+        assert (abs(trips[fine[0], fine[1]] - 20) < 1e-3) == is_complete
+        assert sum(trips.values()) == pytest.approx(50)
