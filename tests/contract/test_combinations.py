@@ -41,7 +41,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "k": {"k": 6},
     "max_suppressed": {"max_suppressed": 0.5},
     "k_population": {**WEIGHTED, "population_only": True},
-    "l": {"l": 2},
+    "l": {"l": 1},
     "allow_small_k": {"allow_small_k": True, "k": 2},
     "population_only": {**WEIGHTED, "population_only": True},
     "seed": {"seed": 1},
@@ -54,6 +54,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "by": {"by": ("sex",)},
     "every": TIMED,
     "common_zones": {"common_zones": True, "by": ("sex",), "max_suppressed": 0.3},
+    "separate": {"separate": True, "by": ("sex",)},
     "values": {**LAPLACE, "by": ("sex",), "values": ("sex=f,m",)},
     "zones_of": {"zones_of": "earlier", "max_suppressed": 0.9},
     "revision": {"revision": ("earlier",)},
@@ -64,7 +65,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "same_zones": {"same_zones": True},
     "outside": {"outside": "keep", "within": "2.29,48.84,2.32,48.9"},
     "hierarchy": {"hierarchy": "halves"},
-    "districts": {**NOISE, "method": "posterior", "districts": "5", "options": {"epsilon": "8"}},
+    "districts": {"districts": "5", "method": "layercut"},
     "zones_tile": {**CODES, "zones_tile": "code", "zones_lon": "lon"},
     "no_person": {"no_person": True},
     "accept_differencing": {"accept_differencing": True, "ledger": "ledger"},
@@ -145,16 +146,15 @@ def request_of(names: tuple[str, ...]) -> Request:
         values.pop("person", None)
     if "zones_tile" in names:
         values.pop("resolution")
-    options = values.get("options", {})
-    if "level" in options and values["method"] == "posterior":
-        values["options"] = {"epsilon": "8"}
-    elif "level" in options and "zones_tile" in names:
-        values["options"] = {**options, "level": "0"}
+    if values.get("method") != "laplace":
+        values.pop("options", None)
+    elif "zones_tile" in names:
+        values["options"] = {**values["options"], "level": "0"}
     if "zones_tile" in names:
         lists = {name: f"map-{values[name]}" for name in ("stricter", "l_places") if name in values}
         values |= lists
         values |= {"districts": "0"} if "districts" in values else {}
-    if "by" in values and values.get("method") in ("laplace", "posterior"):
+    if "by" in values and values.get("method") == "laplace":
         values["values"] = ("sex=f,m",)
     if "timezone" in names:
         values["time"] = "utc"
