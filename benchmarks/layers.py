@@ -2,7 +2,7 @@
 
     python -m benchmarks layers                              both tables
     python -m benchmarks.layers --sets Santiago,Leeds        accuracy on some sets
-    python -m benchmarks.layers --worlds                     what is disclosed
+    python -m benchmarks.layers --worlds --methods exact     some rows of what is disclosed
 
 Worlds: four origin tiles below two parents and one destination, or two origin and two destination
 tiles; 0 to 5 trips from each tile, or between each pair: 1,295 worlds each, k = 3. With secret
@@ -217,10 +217,10 @@ def disclosed(of_worlds: Mapping[World, set[Table]]) -> tuple[int, int]:
 
 
 VARIANTS: dict[str, Callable[[Flows, Sequence[float], Divisions], list[set[Table]]]] = {
-    "LayerCut, k plus a secret amount": all_layers,
-    "PairCut, k plus a secret amount": all_divisions,
-    "LayerCut, exactly k": partial(exactly_k, "layercut"),
-    "PairCut, exactly k": partial(exactly_k, "paircut"),
+    "secret LayerCut": all_layers,
+    "secret PairCut": all_divisions,
+    "exact LayerCut": partial(exactly_k, "layercut"),
+    "exact PairCut": partial(exactly_k, "paircut"),
 }
 
 

@@ -3,6 +3,7 @@ on the way."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -43,6 +45,13 @@ def folder(tmp_path_factory) -> Path:
     # Every second trip at 06:30 UTC, the others at 07:30.
     started = pa.array([1_720_161_000 + 3600 * (n % 2) for n in range(1000)])
     csv.write_csv(trip_table(1000).append_column("started", started), folder / "timed.csv")
+    cabs = pa.array([f"c{n % 90}" for n in range(1000)])
+    unnamed = trip_table(1000).drop_columns(["person_id"])
+    csv.write_csv(unnamed.append_column("cab_id", cabs), folder / "cabs.csv")
+    outline = {"type": "Polygon", "coordinates": [[[2, 48], [3, 48], [3, 49], [2, 48]]]}
+    feature = {"type": "Feature", "properties": {"code": "a"}, "geometry": outline}
+    zones = {"type": "FeatureCollection", "features": [feature]}
+    (folder / "zones.geojson").write_text(json.dumps(zones), "utf-8")
     (folder / "broken.csv").write_text(
         "start_lat,start_lon,end_lat,end_lon\n" + "north,1,2,3\n" * 20, "utf-8"
     )
@@ -71,6 +80,13 @@ def opened(chromium, served, *, step: str = "", quiet: bool = True, **context):
         page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
+        page.on(
+            "response",
+            lambda answer: (
+                answer.status == 400
+                and said.append((answer.request.post_data or "") + answer.text())
+            ),
+        )
         served.cookie_for(around)
         page.goto(served.root)
         page.wait_for_selector("html[data-ready=true]")
@@ -131,98 +147,98 @@ def empty(served: Served) -> None:
     served.do("POST", "/api/empty", {})
 
 
-def full_run(page, of: str) -> None:
-    """Wait for the full run of a method, or of a method and its k.
+def shown(page, of: str) -> None:
+    """Wait for the page of a method, or of a method and its k.
 
     Not for one that was there before.
     """
-    page.locator(f"#which[data-of^='{of}']", has_text="Full run:").wait_for()
+    page.locator(f"#which[data-of^='{of}']", has_text="what would be published").wait_for()
+
+
+def figures(page, at: str) -> dict[str, str]:
+    """The figures that the page shows below an element."""
+    names, values = (page.locator(f"{at} {tag}").all_inner_texts() for tag in ("dt", "dd"))
+    return {n: v.splitlines()[0] for n, v in zip(names, values, strict=True)}
+
+
+def equal_to_folder(found: dict[str, str], report: dict[str, Any]) -> None:
+    """Every number that was shown on the way is that of the folder."""
+    published = report["published"]
+    assert found["Cells published"] == f"{published['cells']:,}"
+    zones = f"{published['origin_zones']:,} × {published['destination_zones']:,}"
+    assert found["Zones"] == zones
+    assert found["Smallest cell"] == f"{published['smallest_cell']:,}"
 
 
 def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkeypatch):
+    """From a CSV to a signed folder, by the hour, with a time zone."""
     empty(served)
     with opened(chromium, served, bypass_csp=True) as page:
         accessible(page)
         keep(page, "drop")
         assert "NOT FOR PUBLICATION" in page.locator("#mark").inner_text()
         # A file that misses its place does not replace the page.
-        drop(page, "h1", folder / "trips.csv")
+        drop(page, "h1", folder / "timed.csv")
         assert page.locator("#name-trips").inner_text() == ""
-        drop(page, "#drop-trips", folder / "trips.csv")
+        drop(page, "#drop-trips", folder / "timed.csv")
+        # Where the trips lie is shown before anything is chosen.
+        page.locator("#place", has_text="Around Paris, France").wait_for()
+        box = page.locator("#densities canvas").first.bounding_box()
+        to_scale(box["width"] / box["height"])
+        assert page.locator("#densities canvas").count() == 2
         page.locator("#intake", has_text="1,000 rows were read").wait_for()
         page.wait_for_selector(
             "[data-choice=person] option[value=person_id]:checked", state="attached"
         )
-        box = page.locator("#densities canvas").first.bounding_box()
-        to_scale(box["width"] / box["height"])
-        assert page.locator("#densities canvas").count() == 2
-        accessible(page)
-        keep(page, "columns")
-        page.locator("[data-choice=weight]").select_option("weight")
-        page.check("[data-choice=formats][value=csv]")
-        page.wait_for_selector("#intake:not(:has-text('No weight is used'))")
-        page.click("text=Next: look before")
-        page.wait_for_selector("#description table")
-        accessible(page)
-        keep(page, "before")
-        page.click("text=Next: try")
-        page.wait_for_selector("html[data-drawn]")
-        slider = page.locator("#k").bounding_box()
-        page.mouse.click(slider["x"] + 4, slider["y"] + slider["height"] / 2)
-        assert int(page.locator("#k-value").inner_text()) < 10
-        full_run(page, f"recommended {page.locator('#k-value').inner_text()}")
-        # One scale for both ends: one legend.
-        assert page.locator("#swipes .legend table").count() == 1
-        divider = page.locator(".divider").first.bounding_box()
-        page.mouse.move(divider["x"] + divider["width"] / 2, divider["y"] + 40)
-        page.mouse.down()
-        page.mouse.move(divider["x"] - 80, divider["y"] + 40)
-        page.mouse.up()
-        assert float(page.locator(".split").first.input_value()) < 45
+        page.select_option("#time", "started")
+        page.fill("[data-choice=timezone]", "Europe/Oslo")
+        page.locator("[data-choice=timezone]").blur()
+        page.locator(".hours", has_text="in Europe/Oslo").wait_for()
+        page.select_option("#every", "hour")
+        page.locator("#intake", has_text="published by time").wait_for()
         fits(page)
         accessible(page)
-        keep(page, "try")
-        page.click("#pin")
-        page.click("text=Next: trade-off")
-        page.locator(".point").nth(4).click()
-        page.locator("#pin-point:not([disabled])").click()
-        page.wait_for_selector("#candidates canvas >> nth=1")
-        for note in page.locator("#point-map .shown, #candidates .shown").all_inner_texts():
-            assert re.fullmatch(r"[\d,]+ (origin|destination) zones?", note), note
-        # The name of an axis stands upon no point, and its numbers are round.
-        named = page.locator("#frontier text", has_text="mean distance").bounding_box()
-        assert named["y"] + named["height"] <= page.locator(".point").first.bounding_box()["y"]
-        assert page.locator("#frontier text", has_text=re.compile(r"\d\.\d\d")).count() == 0
+        keep(page, "columns")
+        page.click("text=Next: decide")
+        shown(page, "recommended 10")
+        page.locator("#safety", has_text="in 10 trips are safe").wait_for()
+        page.locator("[data-choice=resolution]").fill("7")
+        shown(page, "recommended 10")
+        slider = page.locator("#k").bounding_box()
+        page.mouse.click(slider["x"] + 4, slider["y"] + slider["height"] / 2)
+        k = page.locator("#k-value").inner_text()
+        assert int(k) < 10
+        shown(page, f"recommended {k}")
+        # The real page, without any way to the workbench.
+        draft = page.frame_locator("#draft")
+        draft.locator("html[data-ready=true]").wait_for()
+        page.locator("[data-point='layercut 5']").click()
+        shown(page, "recommended 5")
+        assert page.locator(".point.now").get_attribute("data-point") == "layercut 5"
+        fits(page)
         accessible(page)
-        keep(page, "tradeoff", full=True)
-        page.locator(".pin >> nth=0").get_by_text("Use this one").click()
+        keep(page, "decide", full=True)
+        tried = figures(page, "#figures")
+        on_page = draft.locator("body").inner_text()
+        page.click("text=Sign off this one")
         page.fill("[data-choice=title]", "Trips of a test")
         page.click("#check")
         page.wait_for_selector(".ticks input")
         assert page.locator("#go").is_disabled()
-        # A check stays valid when a format is unticked.
-        at_step(page, "columns")
-        page.uncheck("[data-choice=formats][value=csv]")
-        page.wait_for_selector("[data-choice=formats][value=csv]:not(:checked)")
-        at_step(page, "sign")
+        # A check stays valid when the formats change.
+        page.check("[data-choice=formats][value=csv]")
         page.wait_for_selector(".ticks input")
-        shown = {row["name"]: row["value"] for row in figures(page)}
+        checked = figures(page, "#checked")
         page.fill("#signer", "Data protection office")
         assert page.locator("#sentence").inner_text().endswith("Signed by Data protection office.")
         # The last one is there where other tests have published these trips before.
         for tick in page.locator(".ticks input, #accept").all():
             tick.check()
-        # A title changes no map: what was computed is still what would be published.
-        before = [
-            job["id"] for job in served.do("GET", "/api/state")["jobs"] if job["kind"] == "run"
-        ]
-        for step in ("try", "sign"):
-            at_step(page, step)
-            page.wait_for_timeout(1500)
-        found = [
-            job["id"] for job in served.do("GET", "/api/state")["jobs"] if job["kind"] == "run"
-        ]
-        assert found == before
+        # Ticks and the name survive a reload.
+        wait_for(lambda: served.do("GET", "/api/state")["signing"]["signer"])
+        page.reload()
+        page.wait_for_selector("#go:not([disabled])")
+        assert page.input_value("#signer") == "Data protection office"
         accessible(page)
         keep(page, "sign", full=True)
         page.click("#go")
@@ -230,38 +246,66 @@ def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkey
         assert page.locator("#mark").is_hidden()
         accessible(page)
         keep(page, "publish")
-        with page.expect_download() as waiting:
-            page.click("text=Download as zip")
-        waiting.value.save_as(tmp_path / "downloaded.zip")
+        sentence = page.locator(".release .sentence").first.inner_text()
+        for link, name in (("Download as zip", "release.zip"), ("Recipe", "recipe.toml")):
+            with page.expect_download() as waiting:
+                page.locator(".release").first.get_by_role("link", name=link).click()
+            waiting.value.save_as(tmp_path / name)
+        page.locator(".release summary", has_text="For programmers").first.click()
         command = page.locator(".release pre").first.inner_text()
         with page.context.expect_page() as report:
-            page.click("text=Open the report")
+            page.locator(".release").first.get_by_text("Open the report").click()
         report.value.wait_for_selector("html[data-ready=true]")
         assert "Trips of a test" in report.value.locator("body").inner_text()
+    # One computation: what was tried is what was checked and published.
+    assert tried.items() >= checked.items()
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "trips.csv").write_bytes((folder / "trips.csv").read_bytes())
+    (tmp_path / "timed.csv").write_bytes((folder / "timed.csv").read_bytes())
     main([*shlex.split(command)[1:], "--quiet"])
-    main(["verify", "release", "--against", "trips.csv", "--quiet"])
-    report = json.loads(Path("release/report.json").read_text(encoding="utf-8"))["published"]
+    main(["verify", "release", "--against", "timed.csv", "--quiet"])
+    report = json.loads(Path("release/report.json").read_text(encoding="utf-8"))
+    equal_to_folder(tried, report)
+    published = report["published"]
+    assert f"{published['trips']:,} trips" in on_page
     assert (
-        shown["Cells published"]
-        == f"{report['cells']:,}"
-        == f"{len(pq.read_table('release/flows.parquet')):,}"
-    )
-    assert shown["Zones"] == f"{report['origin_zones']:,} × {report['destination_zones']:,}"
-    assert shown["Smallest cell"] == f"{report['smallest_cell']:,}"
-    with zipfile.ZipFile("downloaded.zip") as packed:
+        f"at least 5 people. It has {published['cells']:,} cells with {published['trips']:,} trips,"
+        " by hour of the day in Europe/Oslo time, joined where cells would be too small."
+    ) in sentence
+    cells = pq.read_table("release/flows.parquet")
+    assert (published["cells"], published["trips"]) == (len(cells), sum(cells["trips"].to_pylist()))
+    assert report["statement"]["timezone"] == "Europe/Oslo"
+    starts = {
+        (one["time_from"], one["time_to"])
+        for one in cells.select(["time_from", "time_to"]).to_pylist()
+    }
+    assert {("08:00", "09:00"), ("09:00", "10:00")} <= starts
+    with zipfile.ZipFile("release.zip") as packed:
         found = {name.removeprefix("release/"): packed.read(name) for name in packed.namelist()}
     assert found == {path.name: path.read_bytes() for path in Path("release").iterdir()}
+    assert "Europe/Oslo" in Path("recipe.toml").read_text("utf-8")
 
 
-def figures(page) -> list[dict[str, str]]:
-    """The figures of the check as the page shows them."""
-    names, values = (
-        page.locator("#checked dt").all_inner_texts(),
-        page.locator("#checked dd").all_inner_texts(),
-    )
-    return [{"name": n, "value": v.splitlines()[0]} for n, v in zip(names, values, strict=True)]
+def wait_for(holds) -> None:
+    until = time.monotonic() + SECONDS / 1000
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_the_framed_page_is_a_stranger_to_the_workbench(chromium, served):
+    """It has an opaque origin: no cookie, no storage, and no request that is answered."""
+    empty(served)
+    served.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
+    with opened(chromium, served, step="decide", quiet=False) as page:
+        shown(page, "recommended 10")
+        page.frame_locator("#draft").locator("html[data-ready=true]").wait_for()
+        frame = page.frame(url=re.compile("/drafts/"))
+        assert frame.evaluate("self.origin") == "null"
+        for private in ("document.cookie", "localStorage.length", "parent.document.title"):
+            tried = f"(() => {{ try {{ return {private} }} catch {{ return 'refused' }} }})()"
+            assert frame.evaluate(tried) == "refused"
+        fetched = "fetch('/api/state').then(() => 'read', () => 'refused')"
+        assert frame.evaluate(fetched) == "refused"
 
 
 def to_scale(ratio: float) -> None:
@@ -282,9 +326,10 @@ def test_the_demonstration_is_one_click_away(chromium, served):
         )
         page.wait_for_selector(".hours")
         keep(page, "columns-demo", full=True)
-        at_step(page, "try")
-        full_run(page, "recommended 10")
-        page.wait_for_selector("html[data-drawn]")
+        # Nothing answers for the reader.
+        at_step(page, "decide")
+        shown(page, "recommended 10")
+        page.frame_locator("#draft").locator("html[data-ready=true]").wait_for()
         keep(page, "demo")
 
 
@@ -301,29 +346,49 @@ def to(page, selector: str, text: str = "") -> None:
     raise AssertionError(f"the tab key does not reach {selector}")
 
 
+def type_into(page, selector: str, text: str) -> None:
+    to(page, selector)
+    page.keyboard.type(text)
+
+
 def test_the_whole_way_with_keys(chromium, served):
+    """By the hour, with a time zone, from a CSV to a signed folder."""
     empty(served)
     with opened(chromium, served) as page:
         to(page, "#pick")
         page.keyboard.press("Enter")
         page.wait_for_selector("#entries button")
-        to(page, "#entries button:has(span)", "trips.csv")
+        to(page, "#entries button:has(span)", "timed.csv")
         page.keyboard.press("Enter")
         page.locator("#intake", has_text="rows were read").wait_for()
         assert page.evaluate("document.activeElement.id") == "h-columns"
-        for step in ("before", "try"):
-            to(page, f"a[href='#{step}']:not([data-step])")
-            page.keyboard.press("Enter")
-            page.wait_for_selector(f"#h-{step}:focus")
-        page.wait_for_selector("html[data-drawn]")
+        type_into(page, "#time", "started")
+        page.locator(".hours", has_text="choose the time zone").wait_for()
+        type_into(page, "[data-choice=timezone]", "Europe/Oslo")
+        page.keyboard.press("Tab")
+        page.locator(".hours", has_text="in Europe/Oslo").wait_for()
+        type_into(page, "#every", "hour of the d")
+        page.locator("#intake", has_text="published by time").wait_for()
+        to(page, "a[href='#decide']:not([data-step])")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#h-decide:focus")
+        shown(page, "recommended 10")
         to(page, "#k")
         for _ in range(3):
             page.keyboard.press("ArrowLeft")
         assert page.locator("#k-value").inner_text() == "7"
-        full_run(page, "recommended 7")
-        to(page, ".split")
-        page.keyboard.press("Home")
-        assert page.locator(".stack").first.get_attribute("style") == "--split: 0%;"
+        shown(page, "recommended 7")
+        to(page, "#resolution")
+        for _ in range(3):
+            page.keyboard.press("ArrowLeft")
+        shown(page, "recommended 7")
+        to(page, "#skip-draft")
+        page.keyboard.press("Enter")
+        page.locator("[data-point='layercut 5']").wait_for()
+        to(page, "[data-point='layercut 5']")
+        page.keyboard.press("Enter")
+        shown(page, "recommended 5")
+        tried = figures(page, "#figures")
         to(page, "a[href='#sign']:not([data-step])")
         page.keyboard.press("Enter")
         page.wait_for_selector("#h-sign:focus")
@@ -336,11 +401,14 @@ def test_the_whole_way_with_keys(chromium, served):
         if page.locator("#accept").count():
             to(page, "#accept")
             page.keyboard.press("Space")
-        to(page, "#signer")
-        page.keyboard.type("Data protection office")
+        type_into(page, "#signer", "Data protection office")
         to(page, "#go")
         page.keyboard.press("Enter")
         page.locator("#publishing", has_text="recounted from your file").wait_for()
+    release = served.do("GET", "/api/state")["releases"][-1]
+    packed = served.ask("GET", f"/releases/{release['id']}/release.zip")[2]
+    with zipfile.ZipFile(io.BytesIO(packed)) as found:
+        equal_to_folder(tried, json.loads(found.read("release/report.json")))
 
 
 def test_on_a_phone_in_the_dark(chromium, served):
@@ -362,17 +430,14 @@ def test_on_a_phone_in_the_dark(chromium, served):
         "color_scheme": "dark",
     }
     with opened(chromium, served, bypass_csp=True, **phone) as page:
-        for step in ("drop", "columns", "before", "try", "tradeoff", "sign", "publish"):
+        for step in ("drop", "columns", "decide", "sign", "publish"):
             at_step(page, step)
-            if step == "try":
+            if step == "decide":
                 page.wait_for_selector("html[data-drawn]")
-                keep(page, "phone-dark", full=True)
-            if step == "before":
-                page.wait_for_selector("#description table.narrow")
-            if step == "tradeoff":
                 page.wait_for_selector(".point")
                 # Labels of the axes can be read; a finger moves the chart.
-                assert page.locator("#frontier text").first.bounding_box()["height"] >= 10
+                assert page.locator("#chart text").first.bounding_box()["height"] >= 10
+                keep(page, "phone-dark", full=True)
             fits(page)
             accessible(page)
 
@@ -381,8 +446,10 @@ def test_a_broken_file_says_what_is_wrong(chromium, served, folder):
     empty(served)
     with opened(chromium, served, quiet=False) as page:
         page.set_input_files("#file-trips", folder / "broken.csv")
+        page.wait_for_selector("#question-person.unanswered")
+        page.select_option("[data-choice=person]", "")
         page.locator("#intake .notice", has_text="start_lat").wait_for()
-        at_step(page, "try")
+        at_step(page, "decide")
         page.locator("#which.notice", has_text="start_lat").wait_for()
         page.set_input_files(
             "#file-trips", files=[{"name": "x.exe", "mimeType": "", "buffer": b"x"}]
@@ -444,9 +511,43 @@ def test_a_typed_time_zone_stays_and_a_wrong_one_is_refused_at_its_field(chromiu
         problem.wait_for(state="detached")
         page.select_option("[data-choice=person]", "person_id")
         page.select_option("#every", "hour")
-        page.locator("#intake", has_text="They make 2 matrices").wait_for()
+        page.locator("#intake", has_text="published by time").wait_for()
         assert zone.input_value() == "Europe/Oslo"
         assert served.do("GET", "/api/state")["choices"]["timezone"] == "Europe/Oslo"
+
+
+def test_who_travelled_is_asked_and_vehicles_are_named(chromium, served):
+    empty(served)
+    served.do("POST", "/api/pick", {"role": "trips", "path": "cabs.csv"})
+    with opened(chromium, served, step="columns", bypass_csp=True) as page:
+        page.wait_for_selector("#question-person.unanswered")
+        menu = page.locator("[data-choice=person]")
+        assert menu.input_value() == "?"
+        assert menu.locator("option:checked").inner_text() == "Please choose"
+        assert menu.locator("optgroup[label^=Vehicles] option").all_inner_texts() == ["cab_id"]
+        assert page.locator("#intake").inner_text() == ""
+        accessible(page)
+        # Nothing is computed before it is answered.
+        at_step(page, "decide")
+        page.locator("#which", has_text="Who travelled?").wait_for()
+        assert not [job for job in served.do("GET", "/api/state")["jobs"] if job["kind"] == "run"]
+        at_step(page, "columns")
+        menu.select_option("cab_id")
+        page.locator("#intake", has_text="rows were read").wait_for()
+        page.wait_for_selector("#question-person:not(.unanswered)")
+        at_step(page, "decide")
+        page.locator("#safety", has_text="10 vehicles").wait_for()
+
+
+def test_a_map_on_the_trips_is_offered_as_the_map(chromium, served, folder):
+    empty(served)
+    with opened(chromium, served) as page:
+        page.set_input_files("#file-trips", folder / "zones.geojson")
+        page.locator("#offer-map-text", has_text="zones.geojson holds outlines").wait_for()
+        page.click("#use-as-map")
+        page.locator("#name-zones", has_text="zones.geojson").wait_for()
+        assert page.locator("#offer-map").is_hidden()
+        assert "trips" not in served.do("GET", "/api/state")["files"]
 
 
 def test_only_what_can_be_is_offered(chromium, served):
@@ -455,16 +556,16 @@ def test_only_what_can_be_is_offered(chromium, served):
     served.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
     with opened(chromium, served, step="columns", bypass_csp=True) as page:
         page.locator("#intake", has_text="rows were read").wait_for()
-        at_step(page, "try")
+        at_step(page, "decide")
+        shown(page, "recommended 10")
         # Persons are known, weights were not named.
         assert page.locator("[data-choice=protect][value=people]").is_visible()
         assert page.locator("[data-choice=protect][value=population]").is_hidden()
-        for details in page.locator("section[data-step=try] summary").all():
+        for details in page.locator("section[data-step=decide] .knobs summary").all():
             details.click()
         page.select_option("#method", "paircut")
-        assert page.locator("[data-choice=same_zones]").is_hidden()
+        page.locator("[data-choice=same_zones]").wait_for(state="hidden")
         page.select_option("#method", "topdown")
-        assert page.locator("#k").is_hidden()
         assert (
             page.locator(".of-method[data-method=topdown] [data-option=epsilon]").input_value()
             == "1"
@@ -474,14 +575,28 @@ def test_only_what_can_be_is_offered(chromium, served):
             field = page.locator(f".of-method[data-method=topdown] [data-option={name}]")
             field.fill(text)
             field.blur()
-        full_run(page, "topdown")
+        shown(page, "topdown")
+        assert page.locator("#k").is_hidden()
+        page.locator("#chart .noisy").wait_for(state="attached")
         accessible(page)
         keep(page, "noisy", full=True)
         at_step(page, "columns")
         assert page.locator("#slicing").is_hidden()
-        at_step(page, "tradeoff")
-        page.locator("#no-frontier", has_text="have no trade-off").wait_for()
-        assert page.locator("#follow").is_disabled()
+
+
+def test_no_flag_is_shown_on_any_step(chromium, served):
+    empty(served)
+    served.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
+    with opened(chromium, served) as page:
+        for step in ("drop", "columns", "decide", "sign", "publish"):
+            at_step(page, step)
+            if step == "decide":
+                shown(page, "recommended 10")
+                for details in page.locator(".knobs summary").all():
+                    details.click()
+            page.wait_for_timeout(300)
+            text = page.locator("main").inner_text()
+            assert not re.search(r"--[a-z]|[a-z]_[a-z]+=", text), (step, text)
 
 
 def all_at_rest(served: Served) -> set[int]:
@@ -505,33 +620,31 @@ def test_cancel_reload_two_tabs_and_a_killed_server(chromium, folder, tmp_path):
         running.enter()
         running.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
         with (
-            opened(chromium, running, step="try", quiet=False) as one,
-            opened(chromium, running, step="try", quiet=False) as two,
+            opened(chromium, running, step="decide", quiet=False) as one,
+            opened(chromium, running, step="decide", quiet=False) as two,
         ):
             # What one tab tries, both see.
             one.locator("#k").focus()
             one.keyboard.press("ArrowRight")
             for page in (one, two):
                 page.locator("#k-value", has_text=re.compile("^11$")).wait_for()
-                full_run(page, "recommended 11")
-            # A run that is cancelled leaves the preview; another tab and a reload in the middle see
-            # that, too. No job ends before it is cancelled: their processes are halted, and can
+                shown(page, "recommended 11")
+            # A run that is cancelled leaves the page before; another tab and a reload in the middle
+            # see that, too. No job ends before it is cancelled: their processes are halted, and can
             # still be ended.
             halted = all_at_rest(running)
             for pid in halted:
                 os.kill(pid, signal.SIGSTOP)
             one.keyboard.press("ArrowRight")
-            one.locator("button[aria-label='Cancel: Full run']").click()
             two.locator("#k-value", has_text=re.compile("^12$")).wait_for()
             two.reload()
             two.locator("#k-value", has_text=re.compile("^12$")).wait_for()
-            two.locator("button[aria-label='Cancel: Preview']").wait_for()
+            two.locator("button[aria-label='Cancel: Release']").wait_for()
+            one.locator("button[aria-label='Cancel: Release']").click()
+            for page in (one, two):
+                page.locator("#which", has_text="Cancelled.").wait_for()
             for pid in halted & running.workers():
                 os.kill(pid, signal.SIGCONT)
-            for page in (one, two):
-                page.locator(
-                    "#which[data-of='recommended 12']", has_text="The full run was cancelled"
-                ).wait_for()
             runs = [job for job in running.do("GET", "/api/state")["jobs"] if job["kind"] == "run"]
             assert runs[-1]["state"] == "cancelled"
             running.process.send_signal(signal.SIGKILL)

@@ -76,7 +76,7 @@ def test_names_are_never_markup(chromium, tmp_path):
         }
         choices |= {"source": IMAGE, "contact": f'">{IMAGE}', "licence": IMAGE}
         running.do("POST", "/api/choices", choices)
-        for kind in ("inspect", "read", "describe", "preview", "run", "check"):
+        for kind in ("inspect", "read", "describe", "run", "check"):
             job = running.ended(
                 running.do("POST", "/api/jobs", {"kind": kind, "choices": choices})["id"]
             )
@@ -91,7 +91,7 @@ def test_names_are_never_markup(chromium, tmp_path):
             page = context.new_page()
             page.goto(running.root)
             page.wait_for_selector("html[data-ready=true]")
-            for step in ("drop", "columns", "before", "try", "sign", "publish"):
+            for step in ("drop", "columns", "decide", "sign", "publish"):
                 at_step(page, step)
                 time.sleep(0.5)
                 assert page.evaluate("window.hacked") is None, step

@@ -12,9 +12,11 @@ if ! cmp -s package.json node_modules/.installed; then
 fi
 bin=node_modules/.bin
 files=("../../src/flowveil/published/page/**/*.mjs" "../../src/flowveil/published/page/*.css")
+files+=("../../src/flowveil/apps/workbench/static/*.mjs" "../../src/flowveil/apps/workbench/static/*.css")
 if [ "${1:-}" = --write ]; then
   "$bin/prettier" --log-level warn --write "${files[@]}"
 fi
 "$bin/prettier" --log-level warn --check "${files[@]}"
-(cd ../.. && tools/pages/$bin/eslint --config tools/pages/eslint.config.mjs src/flowveil/published/page)
+(cd ../.. && tools/pages/$bin/eslint --config tools/pages/eslint.config.mjs \
+  src/flowveil/published/page src/flowveil/apps/workbench/static)
 "$bin/tsc" -p tsconfig.json

@@ -6,6 +6,7 @@ const browser = [
   ...["addEventListener", "matchMedia", "getComputedStyle", "requestAnimationFrame", "cancelAnimationFrame"],
   ...["setInterval", "clearInterval", "setTimeout", "clearTimeout", "TextEncoder", "AbortController"],
   ...["fetch", "console", "innerWidth", "innerHeight", "window", "top", "self", "parent"],
+  ...["scrollTo", "EventSource", "XMLHttpRequest", "CustomEvent", "Option"],
 ];
 
 export default [

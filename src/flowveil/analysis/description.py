@@ -314,6 +314,18 @@ def describe_flows(
     )
 
 
+def safe_levels(
+    flows: Flows, *, k: int = 10, protect: str | Sequence[str] | None = None
+) -> list[LevelSummary]:
+    """Returns how much is safe at the tiles and at each coarser level, in the protected units."""
+    if flows.folds:
+        flows, _ = unfolded(flows)
+    units = Guarantee.resolve(flows, k=k, protect=protect).units
+    return list(
+        _levels(flows, {unit: Guarantee.resolve(flows, k=k, protect=unit) for unit in units})
+    )
+
+
 def _readers_districts(districts: Any) -> Any:
     """Returns a level as a number, and a file or table of polygons as a ZoneMap."""
     from flowveil.zoning.files import ZoneMap, read_zones

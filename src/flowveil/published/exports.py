@@ -105,6 +105,11 @@ class Format:
     needs_map: bool = False  # whether it cannot do without places
 
 
+def format_names() -> tuple[str, ...]:
+    """Returns the names that `--format` takes; Parquet is always written."""
+    return ("parquet", *FORMATS)
+
+
 def parse_formats(names: str | Iterable[str]) -> tuple[Format, ...]:
     """The formats of a comma-separated list or of several names.
 

@@ -77,7 +77,7 @@ def flow_map(
             **{basis: pack(held[basis].to_numpy()) for basis in bases},
         },
         "context": _context(zones, shapes, frame, outlines),
-        "area": _area(flows, zones),
+        "area": place_name(flows, zones),
     }
     numbers = [
         name
@@ -148,7 +148,8 @@ def _zones(zones: pa.Table, shapes: Outlines, frame: MapFrame | None) -> dict[st
     }
 
 
-def _area(flows: pa.Table, zones: pa.Table) -> str | None:
+def place_name(flows: pa.Table, zones: pa.Table) -> str | None:
+    """Returns the name of the place where most published trips start and end; None if unknown."""
     trips = pa.array(np.maximum(flows["trips"].to_numpy(), 0))
     counted = pa.table({**{f"{end}_zone": flows[f"{end}_zone"] for end in ENDS}, "trips": trips})
     volume = volume_of(counted, zones, "origin", "trips") + volume_of(

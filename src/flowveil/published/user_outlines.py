@@ -95,7 +95,7 @@ def _places(text: str, path: object) -> dict[str, Any]:
     if missing:
         raise DataError(
             f"'{path}' has no column {' and no '.join(missing)}. Hint: a table of places has the"
-            f" columns {', '.join(_PLACE_COLUMNS)}."
+            f" columns {', '.join(_PLACE_COLUMNS)}; outlines are GeoJSON."
         )
     features = [
         {

@@ -811,6 +811,32 @@ def refuse_unnamed_counts(used: ColumnMap, names: Sequence[str], *, sample: Samp
         )
 
 
+@dataclass(frozen=True)
+class Suggestions:
+    """Unused columns by what they look like."""
+
+    persons: tuple[str, ...]
+    vehicles: tuple[str, ...]
+    counts: tuple[str, ...]  # numbers that may be trips or weights
+
+
+def suggestions(used: ColumnMap, names: Sequence[str], *, sample: Sample) -> Suggestions:
+    """Returns which unused columns look like persons, vehicles and counts.
+
+    Arguments as for `refuse_unnamed_persons`.
+    """
+    free = _free(used, names)
+    persons = [n for n in free if plain_name(n) in PERSONS or _looks_like_persons(n, sample)]
+    vehicles = [n for n in free if _identifies(n, sample, VEHICLES) and n not in persons]
+    vehicles += [name for name in persons if names_vehicles(name)]
+    counts = [name for name in free if plain_name(name) in TRIPS]
+    identifiers = {*persons, *vehicles, *counts}
+    others = [n for n in free if n not in identifiers and not _words_of(n) & _IDENTIFIERS]
+    counts += [name for name in others if _are_counts(sample(name))]
+    people = [name for name in persons if name not in vehicles]
+    return Suggestions(tuple(people), tuple(vehicles), tuple(counts))
+
+
 def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample) -> Iterator[str]:
     """Yields sentences on unused columns that may be needed.
 

@@ -547,21 +547,7 @@ class OutputSection(Section, key="output", heading="Output", call="write"):
         flag="--format",
         example="csv,geojson",
         metavar="A,B,...",
-        allowed=(
-            "parquet",
-            "csv",
-            "geojson",
-            "gpkg",
-            "fgb",
-            "pmtiles",
-            "omx",
-            "wide",
-            "flowmap",
-            "kepler",
-            "arrow",
-            "dcat",
-            "croissant",
-        ),
+        allowed="flowveil.published.exports:format_names",
     )
     title: str | None = setting(
         "Title of the page and the files.",

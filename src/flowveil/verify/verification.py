@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from glob import glob
 from os import PathLike
 from pathlib import Path
@@ -20,6 +19,7 @@ import shapely
 from flowveil import __version__
 from flowveil.core.errors import FlowveilError, ParameterError, with_value
 from flowveil.core.flows import Flows
+from flowveil.published.about import period_in_words
 from flowveil.published.derive import Derivation, Within, derive_published, parse_pick
 from flowveil.published.document import PagePart, fill, page
 from flowveil.published.folder import MANIFEST, hash_file
@@ -441,6 +441,7 @@ def certificate(
         "method": stated and stated.method,
         "guarantee": stated and dict(stated.guarantee),
         "cells": report and report["published"]["cells"],
+        "about": stated and dict(stated.about),
         "statement": [] if stated is None else sentences(stated),
         "columns": stated and stated.parameters.get("columns"),
         "confirmed": stated and list(stated.confirmed),
@@ -448,6 +449,39 @@ def certificate(
         "release_sha256": dict(sorted(found.sha256.items())),
         **{name: text for name, text in signed.items() if text is not None},
     }
+
+
+#: Facts of a certificate in the order of the page, and what they are called for people.
+_FACTS = {
+    "place": "place",
+    "signed": "what was signed",
+    "signer": "signed by",
+    "date": "date",
+    "expected": "required",
+    "compared": "compared with",
+    "cells": "published cells",
+    "method": "method",
+    "columns": "columns of the input",
+    "confirmed": "confirmed by the operator",
+    "made_with": "made with flowveil",
+    "verified_with": "verified with flowveil",
+}
+_HASHES = (
+    ("inputs", "SHA-256 of the input", "input_sha256"),
+    ("hashes", "SHA-256 of the files of the release", "release_sha256"),
+)
+
+
+def _in_words(value: Any) -> str:
+    """Returns a value as a person writes it, without brackets."""
+    if isinstance(value, Mapping):
+        named = (f"{str(n).replace('_', ' ')}: {_in_words(v)}" for n, v in value.items())
+        return "; ".join(named)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_in_words, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 
 def _hash_inputs(source: str | PathLike[str]) -> dict[str, str]:
@@ -478,23 +512,21 @@ def certificate_text(content: Mapping[str, Any], path: str | PathLike[str]) -> s
         False: "The release does NOT hold",
         None: "Nothing contradicts the release",
     }
-    elsewhere = ("certificate", "findings", "not_compared", "statement", "release_sha256")
-    show = partial(json.dumps, sort_keys=True, ensure_ascii=False)
-    facts = {name: value for name, value in content.items() if name not in elsewhere}
-    rows = [
-        (name.replace("_", " "), value if isinstance(value, str) else show(value))
-        for name, value in facts.items()
-    ]
+    facts = {name: content[name] for name in _FACTS if content.get(name)}
+    about = content.get("about") or {}
+    named = [("title", about.get("title") or "none was given")]
+    named += [("period", period_in_words(about["period"]))] if about.get("period") else []
+    rows = [*named, *((_FACTS[name], _in_words(value)) for name, value in facts.items())]
     findings = [*content["findings"], *content["not_compared"]] or ["None."]
     protected = content["statement"] or ["Not repeated here."]
     parts = [
         PagePart("findings", "Findings", fill("list.html", lines=findings)),
         PagePart("statement", "What is and is not protected", fill("list.html", lines=protected)),
         PagePart("facts", "What was verified", fill("pairs.html", rows=rows)),
-        PagePart(
-            "hashes",
-            "sha256 of the files",
-            fill("pairs.html", rows=list(content["release_sha256"].items())),
+        *(
+            PagePart(name, heading, fill("pairs.html", rows=list(content[key].items())))
+            for name, heading, key in _HASHES
+            if content[key]
         ),
     ]
     lead = f"Recounted from the trips with flowveil {content['verified_with']}."

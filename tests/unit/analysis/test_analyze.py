@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flowveil
-from flowveil.analysis.areas import PLANNER
+from flowveil.analysis.areas import PLANNER, TOGETHER
 from flowveil.analysis.attach import attach
 from flowveil.analysis.audit import audit
 from flowveil.analysis.release_analysis import analyze, analyze_release, summary_lines
@@ -88,7 +88,8 @@ def test_measures_of_a_folder_are_those_of_the_release_in_memory(kind, trips, tm
 
 def _without_planner(measures):
     return {
-        b: {n: v for n, v in values.items() if n not in PLANNER} for b, values in measures.items()
+        b: {n: v for n, v in values.items() if n not in (*PLANNER, TOGETHER)}
+        for b, values in measures.items()
     }
 
 

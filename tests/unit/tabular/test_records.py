@@ -51,8 +51,9 @@ def test_bad_files_are_refused_without_quoting_a_record(tmp_path):
     assert "secret-person" not in str(caught.value.__cause__)
     with pytest.raises(DataError, match="does not exist"):
         read_records(tmp_path / "absent.csv")
+    (tmp_path / "a.doc").write_bytes(b"nonsense")
     with pytest.raises(DataError, match="must end in"):
-        read_records(tmp_path / "a.xlsx")
+        read_records(tmp_path / "a.doc")
     (tmp_path / "empty.csv").write_text("a,b\n")
     with pytest.raises(DataError, match="no records"):
         read_records(tmp_path / "empty.csv")

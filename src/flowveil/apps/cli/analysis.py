@@ -76,6 +76,7 @@ def analyze(
     file.
     """
     from flowveil.analysis.release_analysis import analyze as measure
+    from flowveil.apps.cli.published import own_zones
     from flowveil.publishing.run import reading_arguments
     from flowveil.system.output import check_place, refuse_inside_release, write_private
 
@@ -84,6 +85,9 @@ def analyze(
     if dpia is not None:
         check_place(dpia, release=directory)
     reading = reading_arguments(request)
+    if given["districts"] is not None and request.zones.zones is None:
+        # Without a map of the release, named columns are those of the districts.
+        given["districts"] = own_zones(request, given["districts"])
     with output.working("Analysing"):
         analysis = measure(directory, **given, **reading)
     if out is not None:

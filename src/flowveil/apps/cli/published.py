@@ -21,7 +21,10 @@ from flowveil.apps.cli.command import (
     with_output,
     with_request,
 )
-from flowveil.request.request import Derive, Request
+from flowveil.request.request import Derive, Request, settings
+
+#: Options for the columns of a map of the reader.
+_MAP = tuple(one.name for one in settings(call="map", tier=("common", "all")))
 
 _WRITTEN = (
     "formats",
@@ -160,19 +163,15 @@ def picture(output: Output, directory: str, out: str, **style: Any) -> None:
 @place("--totals", "FILE", "Known totals: area, origins, destinations.")
 @several("--sum", "sum", "COLUMN", "Add up a dimension: time, or an attribute (repeatable).")
 @place("--out", "FILE", "The table: .parquet, .csv, .omx or .gpkg.", required=True)
-@shared.set_option
+@with_request(*_MAP)
 @with_output
 def reconstruct(
-    output: Output, directory: str, out: str, zones: str, changes: tuple[str, ...], **wishes: Any
+    output: Output, directory: str, out: str, zones: str, request: Request, **wishes: Any
 ) -> None:
     """Estimate the flows of RELEASE between your own areas. The result is an estimate."""
     from flowveil.publishing.api import reconstruct as estimate
 
-    chosen = (
-        int(zones)
-        if zones.isdecimal()
-        else own_zones(shared.request_from({}, None, changes), zones)
-    )
+    chosen = int(zones) if zones.isdecimal() else own_zones(request, zones)
     path, table = Path(out), estimate(directory, chosen, out=out, **wishes)
     output.result({"table": str(path), "rows": len(table)})
     output.say(f"Estimated flows between {len(table):,} pairs of areas: {path}")

@@ -8,15 +8,22 @@ field without code here.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import json
+import math
+import os
 import re
 import tomllib
 import typing
 from collections.abc import Mapping
-from functools import cache
+from dataclasses import replace
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Literal
 from zoneinfo import available_timezones
+
+from h3 import average_hexagon_edge_length
 
 from flowveil.core.errors import DataError, ParameterError, did_you_mean
 from flowveil.core.flows import SUM_COLUMNS
@@ -26,6 +33,8 @@ from flowveil.published.about import ENTRIES, checked
 from flowveil.published.exports import FORMATS
 from flowveil.publishing import run as execution
 from flowveil.reading.times import check_time_options
+from flowveil.request import support
+from flowveil.request.database_address import database_address
 from flowveil.request.request import Request, find_setting, settings
 from flowveil.request.settings import Setting, is_area, is_given
 
@@ -45,6 +54,8 @@ _THRESHOLDS = (
     "allow_small_k",
     "population_only",
 )
+#: Thresholds of the chart, and the methods that it compares with the chosen one.
+CHART_K, CHART_METHODS = (5, 10, 20, 50), ("layercut", "paircut", "twincut", "odkanon")
 #: Settings that scripts of the page set without a field: columns from the table, the area, options
 #: of the method.
 _BY_SCRIPT = (
@@ -58,8 +69,49 @@ _BY_SCRIPT = (
     "within",
     "options",
 )
+_SLICING = ("by", "every", "fold_time", "common_zones", "by_many")
+#: Settings that the page asks for after one of others; a time may be chosen before its step.
+_NEEDED = {
+    "every": ("time",),
+    "timezone": ("time",),
+    "time_format": ("time",),
+    "fold_time": ("every",),
+    "by_many": ("by",),
+    "common_zones": ("by", "every"),
+}
+#: Values that ask for a setting, by its name or its kind: whether they would be refused.
+_EXAMPLES: dict[str, Any] = {
+    "hierarchy": "halves",
+    "every": ["hour"],
+    "time_format": "%H",
+    "outside": "keep",
+    "source_format": "mds",
+    "text": "x",
+    "whole": 3,
+    "number": 0.5,
+    "flag": True,
+    "list": ["x"],
+    "pairs": {"x": "y"},
+}
+#: Answers that are no settings: that a row is one trip, although it has numbers.
+PAGE_ONLY = ("row_is_trip",)
 #: Settings of the column of times, which make no slices before a step is chosen.
 _OF_TIMES = ("time", "timezone", "time_format")
+#: What formats are called, for people.
+FORMAT_NAMES = {
+    "csv": "CSV tables for spreadsheets",
+    "geojson": "GeoJSON for web maps",
+    "gpkg": "GeoPackage for QGIS and ArcGIS",
+    "fgb": "FlatGeobuf for large maps",
+    "pmtiles": "PMTiles for web maps without a server",
+    "omx": "OMX for transport models",
+    "wide": "Square table, a column for each destination",
+    "flowmap": "Flowmap.blue",
+    "kepler": "Kepler.gl",
+    "arrow": "Arrow for Python and R",
+    "dcat": "DCAT for open-data portals",
+    "croissant": "Croissant for machine learning",
+}
 #: What options are called, for people.
 _WORDS = {
     "epsilon": "Privacy loss (epsilon): the smaller, the more noise",
@@ -88,6 +140,18 @@ _WORDS = {
 _BEGIN, _BEGIN_WITH_PEOPLE = {"epsilon": "1"}, {"bound": "3"}
 
 
+def stamp_of(source: str) -> list[Any]:
+    """Returns path, size and time of the last change of a file, to notice that it was replaced.
+
+    A table of a server has no size and no time.
+    """
+    address = database_address(source)
+    if address is not None and address.kind == "postgresql":
+        return [source, None, None]
+    now = os.stat(source if address is None else address.place)
+    return [source, now.st_size, now.st_mtime_ns]
+
+
 def page_settings() -> list[Setting]:
     """Returns the settings that the page offers."""
     return [one for one in settings() if one.page]
@@ -110,8 +174,13 @@ def choices_of(content: Any) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ParameterError("Choices must be an object of names and values.")
     allowed = {one.name: one for one in page_settings()}
-    found = {}
+    found: dict[str, Any] = {}
     for name, value in content.items():
+        if name in PAGE_ONLY:
+            if value not in (True, False, None):
+                raise ParameterError(f"{name} is true or false.")
+            found |= {name: True} if value else {}
+            continue
         if name not in allowed:
             raise ParameterError(f"Unknown choice {str(name)[:40]!a}.")
         if value is None or (value in ("", []) and name != "person"):
@@ -155,8 +224,12 @@ def page_request(choices: Mapping[str, Any]) -> Request:
     ParameterError if they contradict each other.
     """
     _check_timezone(choices.get("timezone"))
-    pending = () if choices.get("every") else _OF_TIMES
-    request = Request.from_flat({n: value for n, value in choices.items() if n not in pending})
+    pending = (*PAGE_ONLY, *(() if choices.get("every") else _OF_TIMES))
+    given = {n: value for n, value in choices.items() if n not in pending}
+    if choices.get("row_is_trip"):
+        # An empty name says that there is no column of counts.
+        given["trips"] = ""
+    request = Request.from_flat(given)
     method = METHODS[execution.method_name(request) or ""]
     if any(name in REFUSED for name in request.method.options):
         raise ParameterError("Noise with a fixed seed protects no one.")
@@ -195,10 +268,128 @@ def _timezones() -> set[str]:
     return available_timezones()
 
 
+def unavailable(
+    choices: Mapping[str, Any], *, facts: Mapping[str, bool], mapped: bool
+) -> dict[str, str]:
+    """Returns the fields that do not apply to the choices, each with the reason.
+
+    From the support table, and from what the input has (``facts``). Values of a list are
+    ``name=value``.
+    """
+    content = json.dumps(choices, sort_keys=True)
+    return dict(_unavailable(content, frozenset(facts.items()), mapped))
+
+
+@lru_cache(maxsize=64)
+def _unavailable(
+    content: str, facts: frozenset[tuple[str, bool]], mapped: bool
+) -> Mapping[str, str]:
+    choices, known = json.loads(content), dict(facts)
+    request = page_request(choices).with_values(zones="map" if mapped else None)
+    # Without a chosen method, the recommended one follows from the other choices.
+    own = {} if "method" in choices else {"method": None, "options": None}
+    refused = set(_refusals(request.with_values(**own)))
+    found: dict[str, str] = {}
+    for name in sorted(support.FEATURES.keys() & _page_names() - {"timezone", "time_format"}):
+        example = find_setting(name).check(_EXAMPLES.get(name, _EXAMPLES[find_setting(name).kind]))
+        changed = request.with_values(**{name: request.given.get(name, example)}, **own)
+        for problem in _refusals(changed):
+            if problem not in refused:
+                found[name] = problem
+    for name, needed in _NEEDED.items():
+        if not any(choices.get(one) for one in needed):
+            found[name] = f"It needs {' or '.join(needed)}."
+    if METHODS[str(request.method.method)].counts == "noisy":
+        noisy = ("protect", *_SLICING)
+        found |= dict.fromkeys(noisy, "A method that adds noise makes one matrix, without k.")
+    if mapped:
+        of_map = "The zones of the map are the tiles, and have their tree."
+        found |= dict.fromkeys(("resolution", "hierarchy"), of_map)
+    if not known.get("people", True):
+        no_people = "Nothing says who travelled."
+        found |= dict.fromkeys(("protect=people", "dominance", "population_only"), no_people)
+    if not known.get("weight", True):
+        found["protect=population"] = "Rows have no expansion factor."
+    if choices.get("protect") != ["population"]:
+        found.setdefault("population_only", "The population is not the only unit.")
+    return found
+
+
+def _refusals(request: Request) -> list[str]:
+    """Returns what the support table refuses of a request."""
+    features = support.asked_of(request.given)
+    found = list(support.refusals(features, execution.expected_of(request)))
+    try:
+        support.check_needs(features)
+    except ParameterError as problem:
+        found.append(str(problem))
+    return found
+
+
+@cache
+def _page_names() -> frozenset[str]:
+    return frozenset(one.name for one in page_settings())
+
+
+def with_method(choices: Mapping[str, Any], method: str, k: int) -> Request:
+    """Returns the request with another method and k; options stay with the chosen method.
+
+    ParameterError if the method does not suit the other choices.
+    """
+    chosen = METHODS[str(page_request(choices).method.method)]
+    given = dict(choices)
+    if chosen.name != method:
+        given.pop("options", None)
+    if METHODS[method].hierarchy is None:
+        given.pop("hierarchy", None)
+    if chosen.counts == "noisy":
+        given = {name: value for name, value in given.items() if name not in _THRESHOLDS}
+    return page_request({**given, "method": method, "k": k})
+
+
+def hexagon_width(resolution: int) -> str:
+    """Returns how wide the H3 cells of a resolution are on average, in words.
+
+    >>> hexagon_width(10), hexagon_width(7)
+    ('130 m', '2.4 km')
+    """
+    metres = math.sqrt(3) * average_hexagon_edge_length(resolution, unit="m")
+    digits = 1 - math.floor(math.log10(metres))
+    rounded = round(metres, digits)
+    return f"{rounded:.0f} m" if rounded < 1000 else f"{rounded / 1000:g} km"
+
+
+def keys_of(choices: Mapping[str, Any]) -> dict[str, str]:
+    """Returns what jobs are compared by: a key of the choices that decide how trips are read, of
+    those that decide the cells, and of those that decide the chart.
+    """
+    calls = {one.name: one.call for one in page_settings()}
+    cells = cell_choices(choices)
+    others = (*_OF_TIMES, *PAGE_ONLY)
+    read = {n: v for n, v in choices.items() if calls.get(n) in ("reading", "map") or n in others}
+    method = str(page_request(choices).method.method)
+    own = "options" in cells or method not in CHART_METHODS
+    charted = {n: v for n, v in cells.items() if n not in ("k", "method") or (own and n != "k")}
+    found = {"reading": read, "cells": cells, "chart": charted}
+    return {name: _hash(value) for name, value in found.items()}
+
+
+def _hash(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=list)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def defaults_of(request: Request) -> dict[str, Any]:
-    """Returns the method of a request, and its default of the share that may be suppressed."""
+    """Returns the method of a request, its default of the share that may be suppressed, and the
+    widths of hexagons.
+    """
     name = str(request.method.method)
-    return {"method": name, "max_suppressed": METHODS[name].max_suppressed}
+    widths = {resolution: hexagon_width(resolution) for resolution in range(16)}
+    return {
+        "method": name,
+        "max_suppressed": METHODS[name].max_suppressed,
+        "widths": widths,
+    }
 
 
 def thresholds_of(request: Request) -> dict[str, Any]:
@@ -307,6 +498,8 @@ def choices_in_recipe(text: str) -> dict[str, Any]:
     plain: dict[str, Any] = {
         name: list(value) if isinstance(value, tuple) else value for name, value in found.items()
     }
+    if plain.get("trips") == "":
+        plain["row_is_trip"] = True
     if len(plain.get("every", ())) == 1:
         plain["every"] = plain["every"][0]
     if "options" in plain:
@@ -373,7 +566,23 @@ def index() -> str:
                 ],
             )
         )
-    known = {"offers": offers, "units": UNITS, "formats": FORMATS, "entries": ENTRIES}
+    known: dict[str, Any] = {"offers": offers, "units": UNITS, "entries": ENTRIES}
+    known["formats"] = {name: FORMAT_NAMES[name] for name in FORMATS}
+    # The page has no flags.
+    known["summaries"] = {
+        name: method.summary.partition("; --")[0] for name, method in METHODS.items()
+    }
     page = made.get_template("index.html")
     placed = {*_BY_SCRIPT, *re.findall(r'data-choice="(\w+)"', page.render(**known, more=[]))}
-    return page.render(**known, more=[one for one in page_settings() if one.name not in placed])
+    more = [one for one in page_settings() if one.name not in placed]
+    return page.render(**known, more=[replace(one, meaning=_in_words(one.meaning)) for one in more])
+
+
+def _in_words(text: str) -> str:
+    """Returns a text whose flags are words: the page has none.
+
+    >>> _in_words("Merge steps (--fold-time) of --zones.")
+    'Merge steps (‘fold time’) of ‘zones’.'
+    """
+    named = re.sub(r"--([a-z][a-z-]*)", lambda m: f"‘{m[1].replace('-', ' ')}’", text)
+    return re.sub(r"`flowveil [^`]*`", "the command line", named)

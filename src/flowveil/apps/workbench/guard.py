@@ -34,10 +34,10 @@ from flowveil.published.document import fill
 MOST_ASKED = 1 << 20
 #: Seconds for which a body may pause, and the lowest mean rate in bytes per second.
 PAUSE, SLOWEST = 20.0, 10_000
-#: Content security policy of the workbench: no inline code, no other hosts, no frames.
+#: Content security policy of the workbench: no inline code, no other hosts, own frames only.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src"
-    " 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    " 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 #: A report contains its script. The sandbox gives it an opaque origin, so it cannot send requests
 #: to this server.
@@ -45,6 +45,8 @@ POLICY_OF_REPORTS = (
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src"
     " 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+#: The same in a frame of the workbench.
+POLICY_OF_DRAFTS = POLICY_OF_REPORTS.replace("frame-ancestors 'none'", "frame-ancestors 'self'")
 _STYLE = (
     "body{font:1.1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0"
     " 1rem;color:#1c2430;"

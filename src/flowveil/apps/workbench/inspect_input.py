@@ -19,7 +19,14 @@ from flowveil.core.errors import FlowveilError, ParameterError
 from flowveil.core.flows import SUM_COLUMNS
 from flowveil.core.headers import plain_name
 from flowveil.reading import Reading
-from flowveil.reading.columns import PERSONS, TRIPS, refuse_unnamed_persons
+from flowveil.reading.columns import (
+    PERSONS,
+    TRIPS,
+    ColumnMap,
+    refuse_unnamed_counts,
+    refuse_unnamed_persons,
+    suggestions,
+)
 from flowveil.reading.database import in_own_words, open_database
 from flowveil.reading.engines.duckdb import recognised, sampler
 from flowveil.reading.sql import number_sql
@@ -27,6 +34,7 @@ from flowveil.reading.table import Table
 from flowveil.reading.tables import open_table
 from flowveil.reading.tiling import tiling_of
 from flowveil.reading.times import MICROSECONDS, decide
+from flowveil.zoning.gazetteer import guess_timezone, name_of_place
 
 #: Rows behind a picture of where the trips are, and its width and height in cells.
 _ROWS = 300_000
@@ -42,13 +50,14 @@ def with_upload_names(problem: object, task: Mapping[str, Any]) -> str:
     return text
 
 
-def inspect_input(source: Path, given: dict[str, Any], zones: Any = None) -> dict[str, Any]:
+def inspect_input(source: Path | str, given: dict[str, Any], zones: Any = None) -> dict[str, Any]:
     """Inspects a file, given arguments of reading that are set already, and a map whose codes the
     ends may be.
 
     Returns ``columns`` with the shapes of their values, recognised ``roles`` or the ``problem`` of
-    recognising them, ``origin_places`` and ``destination_places`` as counts on a grid, ``hours`` as
-    counts.
+    recognising them, columns that look like ``persons`` or ``vehicles``, ``counts`` if it must be
+    asked what a row is, ``origin_places`` and ``destination_places`` as counts on a grid with the
+    name of the ``place``, ``hours`` as counts.
     """
     reading = Reading.from_arguments(**given, zones=zones)
     with open_database(None) as con:
@@ -62,12 +71,22 @@ def inspect_input(source: Path, given: dict[str, Any], zones: Any = None) -> dic
                 {"name": name, "shapes": _shapes(table.peek(at)), "maybe": _maybe(name)}
                 for at, name in enumerate(names[:200])
             ]
-            roles, problem = _roles(table, reading)
+            columns, problem = _columns(table, reading)
+            roles = columns.as_recorded()
+            found_columns = suggestions(
+                columns,
+                [name for name in names if name not in table.partitions],
+                sample=sampler(table),
+            )
             found: dict[str, Any] = {
                 "columns": shown,
                 "roles": roles,
                 "problem": problem,
                 "rows": table.n_rows,
+                "persons": found_columns.persons,
+                "vehicles": found_columns.vehicles,
+                "asks_person": reading.ask_person and columns.person is None,
+                "counts": _asked_counts(con, table, columns, found_columns.counts),
             }
             for end in ("origin", "destination"):
                 if end in roles:
@@ -82,18 +101,38 @@ def inspect_input(source: Path, given: dict[str, Any], zones: Any = None) -> dic
     return found
 
 
-def _roles(table: Table, reading: Reading) -> tuple[dict[str, str], str | None]:
-    """Returns the roles of columns, and the problem of recognising them, if any."""
-    roles = reading.columns.as_recorded()
+def _columns(table: Table, reading: Reading) -> tuple[ColumnMap, str | None]:
+    """Returns the recognised columns, and the problem of recognising them, if any."""
+    columns = reading.columns
     try:
         columns = recognised(table, reading, tiling_of(reading))
-        roles = columns.as_recorded()
         if reading.ask_person:
             names = [name for name in table.names if name not in table.partitions]
             refuse_unnamed_persons(columns, names, sample=sampler(table))
     except FlowveilError as problem:
-        return roles, str(problem)
-    return roles, None
+        return columns, str(problem)
+    return columns, None
+
+
+def _asked_counts(
+    con: Any, table: Table, columns: ColumnMap, counts: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Returns the columns of numbers if a row may be a count: each pair of zones occurs once, or a
+    column has the name of one. Empty if a row is a trip without doubt.
+    """
+    ends = (columns.origin_tile, columns.destination_tile)
+    try:
+        names = [name for name in table.names if name not in table.partitions]
+        refuse_unnamed_counts(columns, names, sample=sampler(table))
+    except FlowveilError:
+        return counts or ("a column",)
+    if not counts or None in ends or columns.trips is not None or columns.weight is not None:
+        return ()
+    relation = table.attach([table.names.index(str(name)) for name in ends])
+    rows, pairs = con.execute(
+        f"SELECT count(*), count(DISTINCT (c0, c1)) FROM (SELECT * FROM {relation} LIMIT {_ROWS})"
+    ).fetchone()
+    return counts if rows == pairs > 1 else ()
 
 
 def _maybe(name: str) -> str | None:
@@ -131,19 +170,32 @@ def _places(con: Any, table: Table, pair: list[str]) -> dict[str, Any] | None:
         np.ma.filled(np.ma.asarray(rows[name], dtype=np.float64), np.nan) for name in ("y", "x")
     )
     known = np.isfinite(y) & np.isfinite(x)
-    y, x = y[known], x[known]
-    if len(y) == 0:
+    return grid(y[known], x[known], np.ones(int(known.sum()), np.int64))
+
+
+def grid(
+    lat: NDArray[np.float64], lon: NDArray[np.float64], trips: NDArray[np.int64]
+) -> dict[str, Any] | None:
+    """Returns the number of trips in each cell of a grid around most of the places, and the name of
+    the place; None without places.
+    """
+    if len(lat) == 0:
         return None
-    west, east = _spread(x)
-    south, north = _spread(y)
-    counts, _, _ = np.histogram2d(y, x, bins=(_HIGH, _WIDE), range=((south, north), (west, east)))
-    off = int(((np.abs(y) > 90) | (np.abs(x) > 180)).sum())
-    grid = {
+    west, east = _spread(lon)
+    south, north = _spread(lat)
+    box = ((south, north), (west, east))
+    counts, _, _ = np.histogram2d(lat, lon, bins=(_HIGH, _WIDE), range=box, weights=trips)
+    off = (np.abs(lat) > 90) | (np.abs(lon) > 180)
+    on = ~off
+    middle = (float(np.median(lat[on])), float(np.median(lon[on]))) if on.any() else None
+    return {
         "box": [west, south, east, north],
         "counts": counts[::-1].astype(int).ravel().tolist(),
         "wide": _WIDE,
+        "off_the_earth": int(off.sum()),
+        "place": None if middle is None else name_of_place(*middle),
+        "timezone": None if middle is None else guess_timezone(lat[on], lon[on]),
     }
-    return {**grid, "rows": len(y), "off_the_earth": off}
 
 
 def _spread(values: NDArray[np.float64]) -> tuple[float, float]:

@@ -1,9 +1,9 @@
 """Jobs of worker processes: their progress and how they ended.
 
 A new job replaces an unfinished one of its kind: a reader who moves a slider wants the last
-position only. Previews share one process that stays alive with the flows in memory. Every other job
-has a separate process, so that cancelling it ends the process; it ends with its job, and the
-process of previews when the trips change.
+position only. Runs share one process that stays alive with the flows in memory. Every other job has
+a separate process, so that cancelling it ends the process; it ends with its job, and the process of
+runs when the trips change.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from flowveil.system.limits import duckdb_settings
 WAITING, RUNNING, DONE, FAILED, CANCELLED = "waiting", "running", "done", "failed", "cancelled"
 #: Upper bound for jobs with a separate process that run concurrently.
 MOST_RUNNING = 2
-#: Seconds that a superseded preview may take to finish; restarting its process costs about as much.
+#: Seconds that a superseded run may take to finish; restarting its process costs about as much.
 GRACE = 1.0
 #: Number of results to keep, by kind; 3 of others.
-_KEPT = {"run": 12}
+_KEPT = {"run": 6}
 #: Upper bound for a line of progress.
 _LONGEST = 1 << 20
 
@@ -52,6 +52,7 @@ class Job:
     request: Mapping[str, Any]  # the choices that it was started with, for pages
     result: Path  # the file of its result
     leftover: tuple[Path, ...] = ()  # files and folders to remove; see `Jobs.start`
+    keys: Mapping[str, str] = field(default_factory=dict)  # see `choices.keys_of`
     state: str = WAITING
     label: str = ""
     share: float | None = None
@@ -81,7 +82,7 @@ class Job:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the job for pages."""
-        names = ("id", "kind", "state", "label", "share", "error", "seconds", "request")
+        names = ("id", "kind", "state", "label", "share", "error", "seconds", "request", "keys")
         return {name: getattr(self, name) for name in names}
 
 
@@ -92,7 +93,7 @@ class Jobs:
         self._room, self._changed = room, changed
         self._jobs: dict[str, Job] = {}
         self._slots = asyncio.Semaphore(MOST_RUNNING)
-        self._preview, self._sparing = asyncio.Lock(), asyncio.Lock()
+        self._turn, self._sparing = asyncio.Lock(), asyncio.Lock()
         self._warm: _Process | None = None
         self._spare: _Process | None = None
         self._processes: set[_Process] = set()
@@ -114,19 +115,22 @@ class Jobs:
         request: Mapping[str, Any],
         then: Callable[[Job], None] | None = None,
         leftover: tuple[Path, ...] = (),
+        keys: Mapping[str, str] | None = None,
     ) -> Job:
         """Starts a job, which replaces an unfinished one of its kind.
 
         ``request`` is what pages get to know of the task, ``then`` is called when the job is done,
-        ``leftover`` has files to remove when it has ended, and folders to remove unless it is done.
+        ``leftover`` has files to remove when it has ended, and folders to remove unless it is done,
+        ``keys`` are compared with those of the choices of the session.
         """
         for other in self:
             if other.kind == kind:
                 self.cancel(other)
-        job = Job(kind, request, self._room / "jobs" / f"{secrets.token_hex(8)}.json", leftover)
+        place = self._room / "jobs" / f"{secrets.token_hex(8)}.json"
+        job = Job(kind, request, place, leftover, keys or {})
         self._jobs[job.id] = job
         self._drop_oldest(kind)
-        run = self._run_preview if kind == "preview" else self._run_alone
+        run = self._run_warm if kind == "run" else self._run_alone
         job.running = asyncio.get_running_loop().create_task(
             self._follow(job, run, dict(task), then)
         )
@@ -222,11 +226,11 @@ class Jobs:
                 await asyncio.shield(process.gone())
                 self.warm_up()
 
-    async def _run_preview(self, job: Job, task: dict[str, Any]) -> tuple[str, str]:
-        """Runs a job in the process of previews, which gets `GRACE` seconds to finish a superseded
+    async def _run_warm(self, job: Job, task: dict[str, Any]) -> tuple[str, str]:
+        """Runs a job in the process of runs, which gets `GRACE` seconds to finish a superseded
         one.
         """
-        async with self._preview:
+        async with self._turn:
             if self._warm is not None and not await self._warm.is_free(GRACE):
                 self._warm.end()
                 self._warm = None
@@ -234,10 +238,10 @@ class Jobs:
             return await self._warm.run(task, lambda progress: self._report(job, progress))
 
     def warm_up(self) -> None:
-        """Starts the process of previews and one for the next job ahead of time, unless they are
+        """Starts the process of runs and one for the next job ahead of time, unless they are
         running.
 
-        Every call has its own task: an earlier one may be waiting for a preview after the spare
+        Every call has its own task: an earlier one may be waiting for a run after the spare
         process was taken.
         """
         if not self._closed:
@@ -248,7 +252,7 @@ class Jobs:
     async def _start_ahead(self) -> None:
         async with self._sparing:
             self._spare = await self._ready(self._spare)
-        async with self._preview:
+        async with self._turn:
             self._warm = await self._ready(self._warm)
 
     def _report(self, job: Job, progress: Mapping[str, Any]) -> None:

@@ -31,8 +31,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from flowveil.apps.workbench.choices import choices_in_recipe, index
+from flowveil.apps.workbench.choices import index
 from flowveil.apps.workbench.guard import (
+    MOST_ASKED,
+    POLICY_OF_DRAFTS,
     POLICY_OF_REPORTS,
     Door,
     Guard,
@@ -40,17 +42,19 @@ from flowveil.apps.workbench.guard import (
     notice,
     refusal,
 )
-from flowveil.apps.workbench.jobs import DONE, Job
+from flowveil.apps.workbench.jobs import DONE, RUNNING, Job
 from flowveil.apps.workbench.session import (
     ENDINGS,
     STARTED,
+    UPLOADED,
     Session,
     SessionFile,
+    below,
     listing,
     suffix_of,
 )
 from flowveil.core.errors import FlowveilError, OutputError, ParameterError, speaking_of_flags
-from flowveil.published.document import asset, module
+from flowveil.published.document import asset
 from flowveil.system.output import scratch_folder, write_files
 
 _TYPES = {".css": "text/css", ".mjs": "text/javascript", ".svg": "image/svg+xml"}
@@ -137,7 +141,6 @@ def _static_files() -> dict[str, tuple[bytes, str]]:
         entry.name: (entry.read_bytes(), _TYPES[os.path.splitext(entry.name)[1]])
         for entry in folder.iterdir()
     }
-    found["map.mjs"] = module("map").encode(), _TYPES[".mjs"]
     found["report.css"] = asset("page.css").encode(), _TYPES[".css"]
     return found
 
@@ -157,15 +160,23 @@ def _browse(session: Session, request: Request) -> Answer:
 
 def _pick(session: Session, asked: dict[str, Any]) -> Answer:
     path, role = asked.get("path"), _role(asked.get("role"))
-    if role == "release" or not isinstance(path, str):
+    if role in ("release", "ledger") or not isinstance(path, str):
         raise ParameterError("A file must be named by its path below the folder.")
-    session.pick(role, path)
+    if role == "recipe":
+        place = below(session.root, path)
+        if place.stat().st_size > MOST_ASKED:
+            raise RefusedError(413, "The file is too large for a recipe.")
+        session.open_recipe(place.read_text(encoding="utf-8", errors="replace"), place.name)
+    else:
+        session.pick(role, path)
     return None
 
 
 async def _upload(session: Session, request: Request) -> Answer:
     """Streams an uploaded file into the private folder."""
     role = _role(request.path_params["role"])
+    if role not in UPLOADED:
+        raise RefusedError(404, "This kind of file is unknown.")
     name = request.query_params.get("name", "")
     if not name or len(name) > 255 or "/" in name or "\\" in name or not name.isprintable():
         raise ParameterError("The name of the file is missing or not allowed.")
@@ -193,31 +204,27 @@ def _role(role: Any) -> str:
     return str(role)
 
 
-def _save_recipe(session: Session, _: Request) -> Answer:
-    headers = {"content-disposition": 'attachment; filename="recipe.toml"'}
-    return Response(session.recipe(), media_type="text/plain; charset=utf-8", headers=headers)
-
-
 def _open_recipe(session: Session, asked: dict[str, Any]) -> Answer:
     if not isinstance(asked.get("text"), str):
         raise ParameterError("A recipe must be a text.")
-    session.choose(choices_in_recipe(asked["text"]))
+    session.open_recipe(asked["text"], "the recipe")
+    return None
+
+
+def _same_again(session: Session, asked: dict[str, Any]) -> Answer:
+    release = session.release(asked.get("id"))
+    session.remember(release["choices"], release["title"])
     return None
 
 
 def _start(session: Session, asked: dict[str, Any]) -> Answer:
     kind = asked.get("kind")
-    if kind == "candidates":
-        return session.compare_pins()
-    if kind == "slice":
-        return session.slice_map(asked.get("run"), asked.get("slice"))
     if isinstance(kind, str) and kind in FOLLOW_UPS:
         return session.follow_up(kind, asked.get("release"), asked.get("derive"))
     if kind not in STARTED:
         raise ParameterError("This kind of job is unknown.")
-    if kind == "preview" and asked.get("keep") is True:
-        # Choices and their preview change together; otherwise a second page would start another
-        # preview.
+    if kind == "run" and asked.get("keep") is True:
+        # Choices and their run change together; otherwise a second page would start another run.
         session.choose(asked.get("choices"))
         session.start(kind)
         return JSONResponse(session.state(), 202)
@@ -244,9 +251,24 @@ def _job_file(session: Session, request: Request) -> Answer:
     if request.url.path.endswith("/file"):
         kind, name = FOLLOW_UPS.get(job.kind, ("", "none"))
     place = job.result.with_suffix(".json" if name is None else Path(name).suffix)
-    if job.state != DONE or not place.exists():
+    # The chart of errors is shown while it grows.
+    growing = job.kind == "errors" and job.state == RUNNING and name is None
+    if not (job.state == DONE or growing) or not place.exists():
         raise RefusedError(404, "This job has no such file.")
+    if growing:
+        # At once: the file may be replaced while it is sent.
+        return Response(place.read_bytes(), media_type=kind)
     return FileResponse(place, media_type=kind, filename=name)
+
+
+def _draft(session: Session, request: Request) -> Answer:
+    """Sends the page of a release that is tried, in a sandbox, for a frame of the workbench."""
+    job = _find_job(session, request.path_params["id"])
+    place = job.result.with_suffix(".html")
+    if job.kind != "run" or job.state != DONE or not place.exists():
+        raise RefusedError(404, "This job has no such file.")
+    headers = {"content-security-policy": POLICY_OF_DRAFTS, "x-frame-options": "SAMEORIGIN"}
+    return FileResponse(place, media_type="text/html", headers=headers)
 
 
 def _publish(session: Session, asked: dict[str, Any]) -> Answer:
@@ -262,10 +284,11 @@ def _release_file(session: Session, request: Request) -> Answer:
     """Sends a release, its report in a sandbox, or its private certificate with the sentence that
     was signed.
     """
-    folder, name = (
-        Path(session.release(request.path_params["id"])["folder"]),
-        request.path_params["name"],
-    )
+    release, name = session.release(request.path_params["id"]), request.path_params["name"]
+    folder = Path(release["folder"])
+    if name == "recipe.toml":
+        headers = {"content-disposition": f'attachment; filename="{name}"'}
+        return Response(release["recipe"], media_type="text/plain; charset=utf-8", headers=headers)
     if name == "release.zip":
         return FileResponse(folder.with_suffix(".zip"), media_type="application/zip", filename=name)
     if name == "report.html":
@@ -282,9 +305,9 @@ _SHOWN: dict[str, Callable[[Session, Request], Answer]] = {
     "/api/state": lambda _, __: None,
     "/api/events": lambda here, _: StreamingResponse(here.listen(), media_type="text/event-stream"),
     "/api/browse": _browse,
-    "/api/recipe": _save_recipe,
     "/api/jobs/{id}/result": _job_file,
     "/api/jobs/{id}/file": _job_file,
+    "/drafts/{id}/report.html": _draft,
     "/releases/{id}/{name}": _release_file,
 }
 _CHANGES: dict[str, Callable[[Session, dict[str, Any]], Answer]] = {
@@ -296,9 +319,11 @@ _CHANGES: dict[str, Callable[[Session, dict[str, Any]], Answer]] = {
     "/api/recipe": _open_recipe,
     "/api/jobs": _start,
     "/api/jobs/{id}/cancel": _cancel,
-    "/api/pins": lambda here, asked: (here.unpin if asked.get("away") else here.pin)(
-        asked.get("id")
-    ),
+    "/api/same-again": _same_again,
+    "/api/forget": lambda here, _: here.forget_last_time(),
+    "/api/ledger": lambda here, asked: here.use_ledger(asked.get("path")),
+    "/api/database": lambda here, asked: here.read_database(asked.get("address")),
+    "/api/signing": lambda here, asked: here.note_signing(asked),
     "/api/publish": _publish,
     "/api/remove-release": lambda here, asked: here.remove_release(asked.get("id")),
 }

@@ -1,4 +1,4 @@
-"""The state of the workbench: files, choices, jobs, candidates and releases.
+"""The state of the workbench: files, choices, jobs and releases.
 
 A server has one session. Every open page shows it and receives each change, so a reload loses
 nothing and a second tab shows the same.
@@ -20,10 +20,18 @@ from typing import Any
 
 from flowveil import __version__
 from flowveil.apps.workbench import choices as page
-from flowveil.apps.workbench.choices import NO_TRIPS, cell_choices, choices_of, page_request
+from flowveil.apps.workbench.choices import (
+    NO_TRIPS,
+    cell_choices,
+    choices_in_recipe,
+    choices_of,
+    page_request,
+    stamp_of,
+)
 from flowveil.apps.workbench.guard import RefusedError
 from flowveil.apps.workbench.jobs import DONE, Job, Jobs, remove
 from flowveil.core.errors import ParameterError
+from flowveil.request.database_address import database_address
 from flowveil.request.recipe import recipe_text
 from flowveil.request.request import Request, command_line
 
@@ -32,13 +40,15 @@ ENDINGS: dict[str, tuple[str, ...]] = {
     "trips": (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".parquet", ".omx"),
     "zones": (".csv", ".parquet", ".geojson", ".json", ".gpkg"),
     "release": (".zip",),
+    "recipe": (".toml",),
+    "ledger": (),  # folders
 }
+#: Roles of files that a page may send.
+UPLOADED = ("trips", "zones", "release")
 #: Upper bound for the listed entries of a folder.
 MOST_LISTED = 500
 #: Choices for new trips.
 _FIRST: dict[str, Any] = {"k": 10}
-#: Upper bound for candidates: more do not fit next to each other.
-MOST_PINS = 3
 #: Shortest time between two messages to a page, and time after which an idle one gets a comment, in
 #: seconds.
 _PACE, _QUIET = 0.1, 15.0
@@ -46,8 +56,17 @@ _PACE, _QUIET = 0.1, 15.0
 _LONGEST_SIGNER = 120
 #: Upper bound for pages that listen.
 MOST_LISTENERS = 24
+#: Questions that a file may ask.
+_QUESTIONS = {"person": "Who travelled?", "row": "What is one row?"}
+#: Upper bound for the characters of the address of a table.
+_LONGEST_ADDRESS = 300
+#: What was ticked and who signs, before a release is published; and upper bounds for it.
+_UNSIGNED: dict[str, Any] = {"ticks": [], "accepted": False, "signer": ""}
+_MOST_TICKS, _LONGEST_TICK = 100, 2_000
+#: Parts of a release that pages do not get.
+_HIDDEN = ("folder", "task", "recipe", "choices")
 #: Jobs that a page may start by name with the choices of the session.
-STARTED = ("inspect", "read", "describe", "preview", "run", "frontier", "check")
+STARTED = ("inspect", "read", "describe", "run", "errors", "check")
 
 
 def below(root: Path, asked: str) -> Path:
@@ -120,23 +139,20 @@ def suffix_of(name: str, suffixes: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class SessionFile:
-    """An input file, and its name on the page."""
+    """An input file, or a table of a database, and its name on the page."""
 
-    path: Path
+    path: Path | str  # a text is the address of a table in a database
     name: str
     kept: bool  # whether it is outside the private folder and outlives the session
-    stamp: list[Any] = field(
-        init=False
-    )  # path, size and time of the last change, to notice that it was replaced
+    stamp: list[Any] = field(init=False)  # see `stamp_of`
 
     def __post_init__(self) -> None:
-        now = os.stat(self.path)
-        object.__setattr__(self, "stamp", [str(self.path), now.st_size, now.st_mtime_ns])
+        object.__setattr__(self, "stamp", stamp_of(str(self.path)))
 
     def remove(self) -> None:
         """Removes the file if it is in the private folder."""
         if not self.kept:
-            self.path.unlink(missing_ok=True)
+            Path(self.path).unlink(missing_ok=True)
 
 
 @dataclass(eq=False)
@@ -149,14 +165,21 @@ class Session:
     ledger: Path | None = None  # folder of the ledger
     files: dict[str, SessionFile] = field(default_factory=dict)
     choices: dict[str, Any] = field(default_factory=lambda: dict(_FIRST))
-    pins: list[dict[str, Any]] = field(default_factory=list)
+    signing: dict[str, Any] = field(default_factory=lambda: dict(_UNSIGNED))
     releases: list[dict[str, Any]] = field(default_factory=list)
+    #: Choices of an earlier release for the next trips, and their name.
+    last_time: dict[str, Any] | None = None
+    #: Questions that the trips ask, once they were inspected.
+    asked: dict[str, bool] = field(default_factory=dict)
+    #: Whether the trips have people and weights, once they were read.
+    facts: dict[str, bool] = field(default_factory=dict)
     version: int = 0
 
     def __post_init__(self) -> None:
         self.jobs = Jobs(self.room, self.changed)
         self._change = asyncio.Event()
         self._listeners = 0
+        self._has_fixed_ledger = self.ledger is not None
         self.closing = False
 
     def changed(self) -> None:
@@ -176,14 +199,20 @@ class Session:
             "folder": self.root.name or str(self.root),
             "max_upload": self.max_upload,
             "ledger": None if self.ledger is None else str(self.ledger),
+            "endings": {role: ENDINGS[role] for role in ("trips", "zones")},
+            "last_time": None if self.last_time is None else self.last_time["name"],
             "files": shown,
             "choices": self.choices,
+            "unanswered": self.unanswered(),
             "defaults": page.defaults_of(page_request(self.choices)),
+            "keys": page.keys_of(self.choices),
+            "unavailable": page.unavailable(
+                self.choices, facts=self.facts, mapped="zones" in self.files
+            ),
             "jobs": [job.to_dict() for job in self.jobs],
-            "pins": self.pins,
+            "signing": self.signing,
             "releases": [
-                {n: v for n, v in one.items() if n not in ("folder", "task")}
-                for one in self.releases
+                {n: v for n, v in one.items() if n not in _HIDDEN} for one in self.releases
             ],
         }
 
@@ -226,9 +255,10 @@ class Session:
         old = self.files.get(role)
         if role == "trips":
             self._clear()
-            self.choices = dict(_FIRST)
+            self.choices = dict(_FIRST if self.last_time is None else self.last_time["choices"])
         else:
             self.jobs.cancel_all()
+            self.asked = {}
         self.files[role] = file
         if old is not None and old.path != file.path:
             old.remove()
@@ -245,6 +275,83 @@ class Session:
             raise RefusedError(415, "Files of this kind are not read here.")
         self.set_file(role, SessionFile(place, place.name, kept=True))
 
+    def read_database(self, text: Any) -> None:
+        """Sets a table of a database as the trips.
+
+        RefusedError if its file is not below the folder that the server was started in.
+        """
+        address = database_address(text.strip()) if isinstance(text, str) else None
+        if address is None or len(text) > _LONGEST_ADDRESS:
+            raise ParameterError(
+                "This is not the address of a table. Hint: duckdb:FILE?table=NAME,"
+                " sqlite:FILE?table=NAME or postgresql://host/db?table=NAME."
+            )
+        if address.query is not None:
+            raise ParameterError("A table has a name (?table=NAME) here, and no query.")
+        source = address.moved(lambda place: str(below(self.root, place)))
+        self.set_file("trips", SessionFile(source, address.text, kept=True))
+
+    def use_ledger(self, asked: Any) -> None:
+        """Sets the folder of the ledger, which may be new, or none.
+
+        ParameterError if the server was started with one.
+        """
+        if self._has_fixed_ledger:
+            raise ParameterError("The ledger was chosen when flowveil serve was started.")
+        if asked is None:
+            self.ledger = None
+        elif isinstance(asked, str) and asked:
+            folder, _, name = asked.rpartition("/")
+            try:
+                place = below(self.root, asked)
+            except RefusedError as problem:
+                if problem.status != 404 or not name.isprintable() or name in ("", "."):
+                    raise
+                place = below(self.root, folder) / name
+            if place.exists() and not place.is_dir():
+                raise ParameterError("A ledger is a folder.")
+            self.ledger = place
+        else:
+            raise ParameterError("A ledger is a folder below that of the workbench.")
+        self.changed()
+
+    def remember(self, choices: Mapping[str, Any], name: str) -> None:
+        """Keeps choices for the next trips: all but the period, which is another one."""
+        kept = {one: value for one, value in choices.items() if one != "period"}
+        self.last_time = {"name": name, "choices": kept}
+        self.changed()
+
+    def forget_last_time(self) -> None:
+        """Removes the choices for the next trips."""
+        self.last_time = None
+        self.changed()
+
+    def open_recipe(self, text: str, name: str) -> None:
+        """Takes the choices of a recipe, for the trips that are there and for the next ones."""
+        choices = choices_in_recipe(text)
+        if "trips" in self.files:
+            self.choose(choices)
+        self.remember(choices, name)
+
+    def unanswered(self) -> list[str]:
+        """Returns the questions of the trips that are not answered: who travelled (``person``), and
+        what a row is (``row``).
+        """
+        given = self.choices
+        answered = {
+            "person": "person" in given,
+            "row": any(given.get(name) for name in ("trips", "weight", "row_is_trip")),
+        }
+        return [
+            name
+            for name, is_answered in answered.items()
+            if self.asked.get(name) and not is_answered
+        ]
+
+    def _require_answers(self) -> None:
+        for name in self.unanswered():
+            raise ParameterError(f"The question ‘{_QUESTIONS[name]}’ is not answered yet.")
+
     def remove_zones(self) -> None:
         """Removes the map."""
         if "zones" in self.files:
@@ -257,10 +364,10 @@ class Session:
 
     def _clear(self) -> None:
         self.jobs.cancel_all()
-        self.pins.clear()
+        self.signing, self.facts, self.asked = dict(_UNSIGNED), {}, {}
         # A process that is killed while it writes its result leaves the folder of a draft.
         remove((self.room / "jobs").iterdir())
-        for pattern in ("flows-*", "pin-*"):
+        for pattern in ("flows-*", "draft-*"):
             remove((self.room / "files").glob(pattern))
 
     def empty(self) -> None:
@@ -306,10 +413,6 @@ class Session:
         if "trips" not in self.files:
             raise ParameterError(NO_TRIPS)
 
-    def recipe(self) -> str:
-        """Returns the recipe of the choices."""
-        return recipe_text(self._complete(), version=__version__)
-
     def task(self, choices: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Returns the task of a worker: files and choices; ParameterError if trips are missing."""
         self._require_trips()
@@ -319,7 +422,7 @@ class Session:
             "source": self.files["trips"].stamp,
             "zones": None if zones is None else zones.stamp,
             "upload_names": {
-                file.path.name: file.name for file in self.files.values() if not file.kept
+                Path(file.path).name: file.name for file in self.files.values() if not file.kept
             },
             "choices": dict(self.choices if choices is None else choices),
             "ledger": None if self.ledger is None else str(self.ledger),
@@ -330,10 +433,25 @@ class Session:
         choices = self.choices if content is None else choices_of(content)
         task = self.task(choices)
         page_request(choices)
+        if content is None and kind in ("run", "errors", "check"):
+            self._require_answers()
         if kind == "check":
             task["releases"] = [(release["title"], release["folder"]) for release in self.releases]
             task["release_ids"] = [release["id"] for release in self.releases]
-        return self.jobs.start(kind, task, request=dict(choices))
+        then = {"read": self._note_facts, "inspect": self._note_questions}.get(kind)
+        return self.jobs.start(
+            kind, task, request=dict(choices), keys=page.keys_of(choices), then=then
+        )
+
+    def _note_questions(self, job: Job) -> None:
+        """Keeps which questions the trips ask."""
+        found = json.loads(job.result.read_text(encoding="utf-8"))
+        self.asked = {"person": found["asks_person"], "row": bool(found["counts"])}
+
+    def _note_facts(self, job: Job) -> None:
+        """Keeps whether the trips have people and weights: units of others are not offered."""
+        intake = json.loads(job.result.read_text(encoding="utf-8"))
+        self.facts = {name: bool(intake[name]) for name in ("people", "weight")}
 
     def demo(self, people: int) -> Job:
         """Makes a synthetic survey and sets it as the trips."""
@@ -370,52 +488,20 @@ class Session:
         shutil.rmtree(release["folder"], ignore_errors=True)
         self.changed()
 
-    def _run(self, id_: Any) -> Job:
-        """Returns a full run that is done; RefusedError if it is unknown."""
-        job = self.jobs.get(id_) if isinstance(id_, str) else None
-        if job is None or job.kind != "run" or job.state != DONE:
-            raise RefusedError(404, "This run is unknown.")
-        return job
-
-    def pin(self, id_: Any) -> None:
-        """Keeps a full run as a candidate, up to `MOST_PINS` of them."""
-        job = self._run(id_)
-        if len(self.pins) >= MOST_PINS:
-            raise ParameterError(
-                f"At most {MOST_PINS} candidates can be compared. Hint: remove one first."
-            )
-        if any(pin["id"] == id_ for pin in self.pins):
-            return
-        result = json.loads(job.result.read_text(encoding="utf-8"))
-        for name in ("flows", "zones"):
-            shutil.copy(
-                job.result.with_suffix(f".{name}"), self.room / "files" / f"pin-{id_}.{name}"
-            )
-        self.pins.append({"id": id_, "choices": result["choices"], "figures": result["figures"]})
+    def note_signing(self, content: Mapping[str, Any]) -> None:
+        """Keeps what was ticked and who signs, so that a reload loses nothing."""
+        ticks, accepted, signer = (content.get(name) for name in _UNSIGNED)
+        if (
+            not isinstance(ticks, list)
+            or len(ticks) > _MOST_TICKS
+            or not all(isinstance(one, str) and len(one) <= _LONGEST_TICK for one in ticks)
+            or not isinstance(accepted, bool)
+            or not isinstance(signer, str)
+            or len(signer) > _LONGEST_SIGNER
+        ):
+            raise ParameterError("Ticks and the name of the signer must be texts.")
+        self.signing = {"ticks": ticks, "accepted": accepted, "signer": signer}
         self.changed()
-
-    def unpin(self, id_: Any) -> None:
-        """Removes a candidate."""
-        self.pins = [pin for pin in self.pins if pin["id"] != id_]
-        kept = {f"pin-{pin['id']}" for pin in self.pins}
-        remove(path for path in (self.room / "files").glob("pin-*") if path.stem not in kept)
-        self.changed()
-
-    def compare_pins(self) -> Job:
-        """Starts the job that draws the candidates next to each other."""
-        ids = [pin["id"] for pin in self.pins]
-        if not ids:
-            raise ParameterError("No candidate was kept yet.")
-        stems = [str(self.room / "files" / f"pin-{id_}") for id_ in ids]
-        return self.jobs.start("candidates", {**self.task(), "pins": stems}, request={"pins": ids})
-
-    def slice_map(self, id_: Any, number: Any) -> Job:
-        """Starts the job that draws one slice of a full run."""
-        run = self._run(id_)
-        if type(number) is not int or number < 0:
-            raise RefusedError(404, "This run is unknown.")
-        task = {**self.task(run.request), "run": str(run.result), "slice": number}
-        return self.jobs.start("slice", task, request={"run": id_, "slice": number})
 
     def publish(self, *, read: bool, accepted: bool, signer: str) -> Job:
         """Starts the job that publishes the checked release.
@@ -425,7 +511,9 @@ class Session:
         the choices were not checked.
         """
         audit = self._checked()["audit"]
+        ledger = None if self.ledger is None else str(self.ledger)
         has_changed = audit["release_ids"] != [release["id"] for release in self.releases]
+        has_changed |= audit["ledger_folder"] != ledger
         unsigned = not signer.strip() or len(signer) > _LONGEST_SIGNER or not signer.isprintable()
         again = "Hint: sign off again."
         for is_wrong, problem in (
@@ -450,7 +538,7 @@ class Session:
         )
         task = self.task()
 
-        def then(_: Job) -> None:
+        def then(job: Job) -> None:
             title = (
                 page.about_of(request).get("title")
                 or f"Release {sum(r['own'] for r in self.releases) + 1}"
@@ -466,6 +554,8 @@ class Session:
                 "noisy": not page.thresholds_of(request),
                 "slice_columns": page.slice_columns(request),
             }
+            sentence = json.loads(job.result.read_text(encoding="utf-8"))["sentence"]
+            release |= {"sentence": sentence, "choices": task["choices"]}
             release |= {"command": command_line(request), "python": page.python_code(request)}
             self.releases.append({**release, "recipe": recipe_text(request, version=__version__)})
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import math
 import os
 import pickle
 import queue
@@ -21,27 +20,32 @@ import time
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 
-from flowveil.analysis.api import frontier
-from flowveil.apps.workbench import preview
 from flowveil.apps.workbench.choices import (
+    CHART_K,
+    CHART_METHODS,
     NO_TRIPS,
     about_of,
+    cell_choices,
     derivation_of,
+    hexagon_width,
     page_request,
     read_arguments,
-    thresholds_of,
+    stamp_of,
+    with_method,
 )
-from flowveil.apps.workbench.inspect_input import inspect_input, with_upload_names
-from flowveil.apps.workbench.preview import InputMap, release_view, sign_off_sentence
+from flowveil.apps.workbench.figures import release_figures, sign_off_sentence, unit_name
+from flowveil.apps.workbench.inspect_input import grid, inspect_input, with_upload_names
 from flowveil.core.errors import (
     DataError,
     FlowveilError,
@@ -50,6 +54,8 @@ from flowveil.core.errors import (
     speaking_of_flags,
 )
 from flowveil.core.flows import Flows
+from flowveil.methods import METHODS
+from flowveil.published.flow_map import place_name
 from flowveil.publishing.api import publish
 from flowveil.publishing.ledger.ledger import budget_against, check_ledger, recording_nothing
 from flowveil.publishing.publish import folder_content
@@ -62,19 +68,19 @@ from flowveil.publishing.run import (
 )
 from flowveil.reading.matrices import MATRIX, matrix_names
 from flowveil.release.folder import ReleaseFolder
+from flowveil.request.database_address import database_address
 from flowveil.request.request import Request
 from flowveil.system.limits import limits
 from flowveil.system.output import write_files
 from flowveil.verify.verification import certificate, certificate_text, verify_release
 from flowveil.zoning.files import load_table, read_zones
 
-#: Upper bound for cached flows.
+#: Upper bound for cached flows, and for releases that were computed.
 _MOST_KEPT = 4
-#: Upper bounds for the points of a trade-off on the chart and for their suppressed share.
-_MOST_POINTS, _LARGEST_SHARE = 24, 0.5
-#: Height of the chart and smallest distance of its points, as shares of its width; see
-#: tradeoff.mjs.
-_HEIGHT, _APART = 0.35, 0.024
+#: Share of the trips that counts as nearly all in the sentence on what is safe already.
+_NEARLY_ALL = 0.9
+#: Jobs that yield the machine to all others.
+_BACKGROUND = ("errors",)
 #: Upper bounds for the files and unpacked bytes of an uploaded release.
 _MOST_FILES, _MOST_BYTES = 64, 4 << 30
 
@@ -104,13 +110,10 @@ class Progress:
 
 @dataclass
 class _Memory:
-    """Cache of a process that stays alive: the flows of one way of reading, all slices together,
-    and their map.
-    """
+    """Cache of a process that stays alive: the flows of one way of reading."""
 
     key: str = ""
     flows: Flows | None = None
-    before: tuple[Flows, InputMap] | None = None
 
 
 _memory = _Memory()
@@ -131,22 +134,21 @@ class Task:
         """The request of the choices."""
         return page_request(self["choices"])
 
-    def file(self, name: str) -> Path | None:
-        """Returns a file of the task.
+    def file(self, name: str) -> Path | str | None:
+        """Returns a file of the task, or the address of a table.
 
         None if it is not set, DataError if it has changed since it was chosen.
         """
         if self.given.get(name) is None:
             return None
-        path, *stamp = self[name]
+        source = str(self[name][0])
         with suppress(OSError):
-            now = os.stat(path)
-            if [now.st_size, now.st_mtime_ns] == stamp:
-                return Path(path)
+            if stamp_of(source) == list(self[name]):
+                return source if database_address(source) else Path(source)
         raise DataError("The file has changed since it was chosen. Hint: choose it again.")
 
     @property
-    def source(self) -> Path:
+    def source(self) -> Path | str:
         """The file of the trips; ParameterError if it is not set."""
         source = self.file("source")
         if source is None:
@@ -159,56 +161,93 @@ class Task:
         path = self.file("zones")
         return {} if path is None else {"zones": read_zones(path, **map_columns(self.request))}
 
-    def flows(self) -> Flows:
-        """Returns the flows, from memory, from the private folder or from the input."""
-        source, request = self.source, self.request
-        how = [
-            self["source"],
-            self.given.get("zones"),
-            read_arguments(request),
-            map_columns(request),
-        ]
-        text = json.dumps(
-            [*how, has_folds(request), dict(request.slices.fold)],
-            sort_keys=True,
-            default=list,
-        )
-        key = hashlib.sha256(text.encode()).hexdigest()[:24]
+    def flows(self, request: Request | None = None) -> Flows:
+        """Returns the flows of the choices, or of another request of the same files.
+
+        From memory, from the private folder or from the input.
+        """
+        source, request = self.source, request or self.request
+        how: list[Any] = [read_arguments(request), map_columns(request)]
+        how += [has_folds(request), dict(request.slices.fold)]
+        key = self._key(how)
         if _memory.key == key and _memory.flows is not None:
             return _memory.flows
-        kept = Path(self["room"]) / "files" / f"flows-{key}.pickle"
-        flows: Flows
-        try:
-            with open(kept, "rb") as file:
-                flows = pickle.load(file)
-        except FileNotFoundError:
+        kept = self._kept("flows", key)
+        flows: Flows | None = _load(kept)
+        if flows is None:
             self.progress.label("Reading the trips")
             flows = read_request(request, source=source, progress=self.progress.share, **self.zones)
             _keep(flows, kept)
-        _memory.key, _memory.flows, _memory.before = key, flows, None
+        _memory.key, _memory.flows = key, flows
         return flows
 
-    def before(self) -> tuple[Flows, InputMap]:
-        """Returns the trips of all slices together, and their map."""
-        flows = self.flows()
-        if _memory.before is None:
-            whole = flows.whole
-            _memory.before = whole, InputMap(whole)
-        return _memory.before
-
     def release(self, label: str) -> Any:
-        """Makes the release that would be published."""
-        flows = self.flows()
-        self.progress.label(label)
-        return anonymize_request(self.request, flows, progress=self.progress.share)
+        """Returns the release of the choices, computed once for the same choices and files.
+
+        Noise is drawn again for every call: a draw that was looked at must not be chosen.
+        """
+        # Refuses files that have changed, also where the release is kept.
+        for name in ("source", "zones"):
+            self.file(name)
+        kept = self._kept("draft", self._key(cell_choices(self["choices"])))
+        release = None if self.adds_noise else _load(kept)
+        if release is None:
+            flows = self.flows()
+            self.progress.label(label)
+            release = anonymize_request(self.request, flows, progress=self.progress.share)
+            if not self.adds_noise:
+                _keep(release, kept)
+        return release
+
+    @property
+    def trips(self) -> int:
+        """The number of trips of the input."""
+        return int(self.flows().trips.sum())
+
+    @property
+    def adds_noise(self) -> bool:
+        """Whether the method of the choices adds noise."""
+        return METHODS[str(self.request.method.method)].counts == "noisy"
+
+    def _key(self, what: Any) -> str:
+        """Returns a name for what follows from the files and these values."""
+        given = [self["source"], self.given.get("zones"), what]
+        text = json.dumps(given, sort_keys=True, default=list)
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+    def _kept(self, kind: str, key: str) -> Path:
+        return Path(self["room"]) / "files" / f"{kind}-{key}.pickle"
 
 
-def _keep(flows: Flows, place: Path) -> None:
+class _Pickler(pickle.Pickler):
+    """Pickles read-only mappings, too."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, MappingProxyType):
+            return _read_only, (dict(obj),)
+        return NotImplemented
+
+
+def _read_only(values: dict[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType(values)
+
+
+def _load(place: Path) -> Any:
+    """Returns what `_keep` has kept in the private folder; None if it is not there."""
+    try:
+        with open(place, "rb") as file:
+            return pickle.load(file)
+    except FileNotFoundError:
+        return None
+
+
+def _keep(value: Any, place: Path) -> None:
     draft = place.with_suffix(f".{os.getpid()}")
     with open(draft, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-        pickle.dump(flows, file, protocol=pickle.HIGHEST_PROTOCOL)
+        _Pickler(file, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
     os.replace(draft, place)
-    old = sorted(place.parent.glob("flows-*.pickle"), key=lambda p: p.stat().st_mtime_ns)
+    kind = place.name.partition("-")[0]
+    old = sorted(place.parent.glob(f"{kind}-*.pickle"), key=lambda p: p.stat().st_mtime_ns)
     for path in old[:-_MOST_KEPT]:
         path.unlink(missing_ok=True)
 
@@ -231,10 +270,13 @@ def _inspect(task: Task) -> Any:
         for name, value in reading.items()
         if name not in ("within", "same_zones", *slices)
     }
-    if slices.get("time") and slices.get("every"):
-        given |= {"time": slices["time"], "every": step_of(task.request)}
-        given |= {name: slices[name] for name in ("timezone", "time_format") if name in slices}
-    matrices = matrix_names(source) if source.suffix.casefold() == ".omx" else ()
+    when = {name: task["choices"].get(name) for name in ("time", "timezone", "time_format")}
+    if when["time"]:
+        # The hours are shown before a step is chosen.
+        given |= {name: value for name, value in when.items() if value}
+        given["every"] = step_of(task.request) or "hour"
+    is_omx = isinstance(source, Path) and source.suffix.casefold() == ".omx"
+    matrices = matrix_names(Path(source)) if is_omx else ()
     if len(matrices) > 1 and "matrix" not in given:
         # Each matrix becomes a slice, as on the command line.
         given["by"] = (MATRIX,)
@@ -254,8 +296,15 @@ def _inspect(task: Task) -> Any:
 
 def _read(task: Task) -> Any:
     flows = task.flows()
-    intake = flows.intake
+    intake, tree = flows.intake, flows.origins
+    places = None
+    if tree.geography is not None:
+        lat, lon = tree.geography.centers(tree.leaf_node)
+        trips = np.bincount(flows.origin, weights=flows.trips, minlength=tree.n_tiles)
+        known = np.isfinite(lat) & np.isfinite(lon) & (trips > 0)
+        places = grid(lat[known], lon[known], trips[known].astype(np.int64))
     return {
+        "places": places,
         "rows": intake.rows,
         "dropped": dict(intake.left_out),
         "without_person": dict(intake.nobody),
@@ -263,126 +312,126 @@ def _read(task: Task) -> Any:
         "columns": dict(intake.columns),
         "resolution": intake.resolution,
         "slices": len(flows.slices) if flows.slice_columns else None,
+        "dimensions": [dimension.name for dimension in flows.folds],
         "people": flows.people is not None,
         "weight": flows.weight is not None,
     }
 
 
 def _describe(task: Task) -> Any:
-    from flowveil.analysis.description import describe_flows
+    """Says in a sentence how much is safe before anything is changed."""
+    from flowveil.analysis.description import safe_levels
 
-    whole, _ = task.before()
+    whole = task.flows().whole
     task.progress.label("Counting what is safe already")
-    named, thresholds = ("k", "protect", "max_suppressed"), thresholds_of(task.request)
-    given = {name: thresholds[name] for name in named if name in thresholds}
-    return describe_flows(whole, **given, hierarchy=task.request.method.hierarchy).to_dict()
-
-
-def _preview(task: Task) -> Any:
-    whole, before = task.before()
-    task.progress.label("Preview")
-    make = anonymize_request if whole.folds else preview.quick_release
-    return {
-        **release_view(folder_content(make(task.request, whole)), before),
-        "choices": task["choices"],
-    }
+    thresholds = task.request.protection
+    levels = safe_levels(whole, k=thresholds.k or 10, protect=thresholds.protect or None)
+    person = str(whole.intake.columns.get("person", ""))
+    return {"sentence": safety_sentence(levels, thresholds.k or 10, person)}
 
 
 def _run(task: Task) -> Any:
-    _, before = task.before()
-    release = task.release("Full run")
-    content = folder_content(release)
-    tables = (*preview.map_tables(content), content.flows, content.zones)
-    for table, name in zip(tables, ("flows", "zones", "cells", "all_zones"), strict=True):
-        pq.write_table(table, Path(task["result"]).with_suffix(f".{name}"))
-    report = {name: content.report[name] for name in ("kind", "statement")}
-    view = release_view(content, before)
-    return {**view, "choices": task["choices"], "method": release.method, "report": report}
+    """Computes the release and its page, which are what would be published."""
+    from flowveil.analysis.areas import area_accuracy, main_accuracy
 
-
-def _slice(task: Task) -> Any:
-    """Draws one slice of a full run."""
-    run = Path(task["run"])
-    found = json.loads(run.read_text(encoding="utf-8"))
-    if task["slice"] >= len(found["slices"]):
-        raise ParameterError("This slice is unknown.")
-    _, before = task.before()
-    task.progress.label("Drawing the slice")
-    chosen = found["slices"][task["slice"]]
-    cells, zones = (pq.read_table(run.with_suffix(f".{name}")) for name in ("cells", "all_zones"))
-    tables = preview.slice_tables(cells, zones, chosen)
-    return {"map": preview.release_map(*tables, found["report"], before), "slice": chosen}
-
-
-def _frontier(task: Task) -> Any:
-    whole, _ = task.before()
-    thresholds = thresholds_of(task.request)
-    if not thresholds:
-        raise ParameterError("Methods that add noise suppress nothing, so they have no trade-off.")
-    if whole.folds or whole.same_zones:
-        raise ParameterError(
-            "The trade-off is computed for separate zones at each end, without folds."
-        )
-    if whole.origins.geography is None or whole.destinations.geography is None:
-        raise ParameterError(
-            "The map has no places of zones, so distances are unknown. Hint: skip this step."
-        )
-    task.progress.label("Computing the trade-off")
-    points = frontier(
-        whole,
-        method="paircut" if task.request.method.method == "paircut" else "twincut",
-        objective="metres",
-        hierarchy=task.request.method.hierarchy,
-        up_to=_LARGEST_SHARE,
-        progress=task.progress.share,
-        **{
-            name: thresholds[name]
-            for name in ("k", "protect", "k_population", "l")
-            if name in thresholds
+    release = task.release("Computing the release")
+    task.progress.label("Drawing the page")
+    content = folder_content(release, **about_of(task.request))
+    page = content.page()
+    write_files(
+        {
+            Path(task["result"]).with_suffix(".html"): lambda file: Path(file).write_text(
+                page, encoding="utf-8"
+            )
         },
+        private=True,
     )
-    shown = [(p.suppressed_share, p.value) for p in points if p.suppressed_share <= _LARGEST_SHARE]
-    return {"points": _thinned(shown), "k": thresholds["k"]}
+    task.progress.label("Comparing with your trips")
+    accuracy = main_accuracy(area_accuracy(release))
+    error = None if accuracy is None else accuracy.misplaced
+    return {
+        "figures": release_figures(content.report, task.trips, error),
+        "error": error,
+        "method": release.method,
+        "k": task.request.protection.k,
+    }
 
 
-def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Returns points that a reader can distinguish and click.
+def _errors(task: Task) -> Any:
+    """Computes the planner's error against k, for each method that suits the choices.
 
-    A bounded number, both ends included.
+    The result is written after each point, so that the chart grows.
     """
-    if len(points) < 2:
-        return points
-    wide, high = (max(axis) or 1.0 for axis in zip(*points, strict=True))
+    from flowveil.analysis.areas import area_accuracy, main_accuracy
 
-    def distance(one: tuple[float, float], other: tuple[float, float]) -> float:
-        return math.hypot((one[0] - other[0]) / wide, _HEIGHT * (one[1] - other[1]) / high)
-
-    # Points this far apart along the curve are at most so many.
-    apart = max(
-        _APART, sum(distance(*pair) for pair in itertools.pairwise(points)) / (_MOST_POINTS - 1)
-    )
-    kept = points[:1]
-    for point in points[1:-1]:
-        if distance(kept[-1], point) >= apart and distance(point, points[-1]) >= apart:
-            kept.append(point)
-    return [*kept, points[-1]]
-
-
-def _candidates(task: Task) -> Any:
-    _, before = task.before()
-    task.progress.label("Drawing the candidates")
-    tables = [
-        (pq.read_table(f"{stem}.flows"), pq.read_table(f"{stem}.zones")) for stem in task["pins"]
+    chosen = str(task.request.method.method)
+    methods = [
+        name
+        for name in dict.fromkeys((chosen, *CHART_METHODS))
+        if METHODS[name].counts == "exact" and _is_possible(task["choices"], name)
     ]
-    return {"map": preview.candidate_maps(tables, before)}
+    points: list[dict[str, Any]] = []
+    result = {"points": points, "methods": methods, "ks": CHART_K}
+    for k, name in itertools.product(sorted(CHART_K, key=lambda k: abs(k - 10)), methods):
+        task.progress.label(f"{name}, k = {k}")
+        point: dict[str, Any] = {"method": name, "k": k, "error": None}
+        try:
+            request = with_method(task["choices"], name, k)
+            # Methods that cannot merge times get a matrix for each.
+            flows = task.flows(request)
+            task.progress.label(f"{name}, k = {k}")
+            found = main_accuracy(area_accuracy(anonymize_request(request, flows)))
+            point["error"] = None if found is None else found.misplaced
+        except FlowveilError as problem:
+            point["problem"] = str(problem)
+        points.append(point)
+        _write_result(task["result"], result)
+        task.progress.share(len(points) / len(methods) / len(CHART_K))
+    return result
+
+
+def _is_possible(choices: Mapping[str, Any], method: str) -> bool:
+    try:
+        with_method(choices, method, CHART_K[0])
+    except ParameterError:
+        return False
+    return True
+
+
+def safety_sentence(levels: Sequence[Any], k: int, person: str = "") -> str:
+    """Returns how many trips are safe without any change, at the tiles and where nearly all are."""
+
+    def place(level: Any) -> str:
+        if level.resolution is not None:
+            return hexagon_width(level.resolution)
+        up = level.lifted
+        return "the zones of your map" if not up else f"{up} level{'s' * (up > 1)} above your map"
+
+    def tenths(share: float) -> str:
+        if share >= 0.995:
+            return "all"
+        return f"{int(10 * share)} in 10" if share >= 0.1 else "fewer than 1 in 10"
+
+    def of(level: Any) -> float:
+        return float(min(share.volume for share in level.safe))
+
+    finest = levels[0]
+    unit = " and ".join(unit_name(share.unit, person) for share in finest.safe)
+    reached = next((level for level in levels if of(level) >= _NEARLY_ALL), None)
+    text = f"Without any change, at {place(finest)}, {tenths(of(finest))} trips are safe"
+    text += f" (in pairs of places with at least {k} {unit})"
+    if reached is None:
+        return f"{text}; at {place(levels[-1])}, {tenths(of(levels[-1]))}."
+    return (
+        f"{text}." if reached is finest else f"{text}; at {place(reached)}, {tenths(of(reached))}."
+    )
 
 
 def _check(task: Task) -> Any:
     """Makes the release, and compares it with earlier ones."""
     from flowveil.published.sentences import sides
 
-    _, before = task.before()
-    release = task.release("Making the release")
+    release = task.release("Computing the release")
     content = folder_content(release, formats=task.request.output.formats, **about_of(task.request))
     protected, not_protected, rest = sides(content.report["published"]["sentences"])
     audit = _compare_with_earlier(task, release, content.report)
@@ -391,8 +440,10 @@ def _check(task: Task) -> Any:
         "protected": protected,
         "not_protected": not_protected,
         "rest": rest,
-        "figures": preview.release_figures(content.report, before),
-        "sentence": sign_off_sentence(content.report, audit),
+        "figures": release_figures(content.report, task.trips),
+        "sentence": sign_off_sentence(
+            content.report, audit, place=place_name(content.flows, content.zones)
+        ),
         "audit": audit,
     }
 
@@ -404,6 +455,7 @@ def _compare_with_earlier(task: Task, release: Any, report: Mapping[str, Any]) -
 
     found: dict[str, Any] = {"compared": [name for name, _ in task["releases"]], "verdict": ""}
     found |= {
+        "ledger_folder": task.given.get("ledger"),
         "failures": [],
         "lines": [],
         "not_compared": [],
@@ -469,10 +521,14 @@ def _publish(task: Task) -> Any:
     task.progress.label("Packing")
     names = _pack(folder, folder.with_suffix(".zip"), "release")
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    sentence = sign_off_sentence(report, task["audit"], signer=task["signer"])
+    tables = (pq.read_table(folder / f"{name}.parquet") for name in ("flows", "zones"))
+    where = place_name(*tables)
+    sentence = sign_off_sentence(report, task["audit"], place=where, signer=task["signer"])
     content = certificate(found, expected={}, source=task.source, signer=task["signer"])
     place = folder.with_suffix(".certificate.html")
-    place.write_text(certificate_text({**content, "signed": sentence}, place), encoding="utf-8")
+    place.write_text(
+        certificate_text({**content, "signed": sentence, "place": where}, place), encoding="utf-8"
+    )
     about = {
         "statement": report["published"]["sentences"],
         "kind": report["kind"],
@@ -572,8 +628,8 @@ def _packed(task: Task, root: str, write: Callable[[Path], Any]) -> dict[str, An
 WORK: dict[str, Callable[[Task], Any]] = {
     task.__name__.removeprefix("_"): task
     for task in (
-        *(_demo, _inspect, _read, _describe, _preview, _run, _frontier, _slice),
-        *(_candidates, _check, _publish, _unpack, _analysis, _dpia, _derive),
+        *(_demo, _inspect, _read, _describe, _run, _errors, _check, _publish),
+        *(_unpack, _analysis, _dpia, _derive),
     )
 }
 
@@ -596,7 +652,14 @@ def serve() -> None:
     threading.Thread(target=watch, daemon=True).start()
     while True:
         task = json.loads(tasks.get())
+        if task["kind"] in _BACKGROUND and hasattr(os, "nice"):
+            os.nice(10)
         run_task(task, Progress(answers, task["job"]))
+
+
+def _write_result(place: str, result: Any) -> None:
+    text = json.dumps(result, allow_nan=False, separators=(",", ":"))
+    write_files({place: lambda file: Path(file).write_text(text, encoding="utf-8")}, private=True)
 
 
 def run_task(task: dict[str, Any], progress: Progress) -> None:
@@ -612,11 +675,7 @@ def run_task(task: dict[str, Any], progress: Progress) -> None:
             limits(memory=given.get("memory_limit"), threads=given.get("threads")),
         ):
             result = WORK[task["kind"]](Task(task, progress))
-        text = json.dumps(result, allow_nan=False, separators=(",", ":"))
-        write_files(
-            {task["result"]: lambda file: Path(file).write_text(text, encoding="utf-8")},
-            private=True,
-        )
+        _write_result(task["result"], result)
     except FlowveilError as problem:
         message = with_upload_names(problem, task)
     except MemoryError:

@@ -6,7 +6,6 @@ One release, whatever was chosen.
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shlex
@@ -17,16 +16,18 @@ from typing import Any
 import h5py
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from pyarrow import csv
 from pyarrow import parquet as pq
 
 from conftest import trip_table
 from flowveil import anonymize, read_trips, verify_release
+from flowveil.analysis.areas import area_accuracy, main_accuracy
 from flowveil.apps.cli import main
+from flowveil.apps.workbench import work
 from flowveil.apps.workbench.choices import (
     _BY_SCRIPT,
+    FORMAT_NAMES,
     cell_choices,
     choices_in_recipe,
     choices_of,
@@ -35,11 +36,15 @@ from flowveil.apps.workbench.choices import (
     page_request,
     page_settings,
     python_code,
+    unavailable,
 )
-from flowveil.apps.workbench.preview import sign_off_sentence
-from flowveil.apps.workbench.work import WORK, Task, _thinned
+from flowveil.apps.workbench.figures import sign_off_sentence
+from flowveil.apps.workbench.work import WORK, Task
 from flowveil.core.errors import DataError, InfeasibleError, ParameterError
 from flowveil.core.flows import Cells
+from flowveil.published.exports import FORMATS
+from flowveil.publishing import run
+from flowveil.publishing.run import anonymize_request
 from flowveil.release.noisy import NothingLeftError
 from flowveil.request.recipe import recipe_text
 from flowveil.request.request import Request, command_line
@@ -293,34 +298,75 @@ def test_noise_under_a_total_is_refused_at_sign_off_and_recorded_where_nothing_i
     assert not (tmp_path / "out").exists()
 
 
-def test_points_of_a_trade_off_are_distinguishable_and_can_be_clicked():
-    """Most of them lie at small shares: by their number alone, one in three would lie upon
-    another."""
-    points = [(0.5 * (i / 199) ** 4, 20_000 * 0.97**i + 400) for i in range(200)]
-    kept = _thinned(points)
-    assert (kept[0], kept[-1]) == (points[0], points[-1])
-    assert 12 < len(kept) <= 24
-    # The radius of a point is 8 of the 780 by 274 pixels of the chart.
-    drawn = [(780 * x / 0.5, 274 * y / points[0][1]) for x, y in kept]
-    assert min(math.dist(a, b) for i, a in enumerate(drawn) for b in drawn[:i]) > 16
-    assert _thinned(points[:1]) == points[:1]
-    assert _thinned([(0.0, 5.0), (0.0, 4.999)]) == [(0.0, 5.0), (0.0, 4.999)]
-
-
-def test_the_trade_off_says_how_far_it_is(folder, tmp_path):
-    heard: list[float] = []
+def test_the_chart_has_a_point_for_each_method_and_k(folder, tmp_path):
+    """Computed with the chosen slices; the result grows while it is computed."""
     (tmp_path / "files").mkdir()
-    task = {"room": str(tmp_path), "source": stamp(folder / "trips.csv"), "zones": None}
-    for method in ("twincut", "paircut"):
-        progress = Silent()
-        progress.share = heard.append
-        found = WORK["frontier"](
-            Task({**task, "choices": {"resolution": 7, "k": 3, "method": method}}, progress)
-        )
-        assert max(share for share, _ in found["points"]) <= 0.5
-        assert len(set(heard)) > 5
-        assert max(heard) <= 1
-        heard.clear()
+    heard: list[float] = []
+    progress = Silent()
+    progress.share = heard.append
+    place = tmp_path / "errors.json"
+    task = {
+        "room": str(tmp_path),
+        "source": stamp(folder / "trips.csv"),
+        "zones": None,
+        "choices": {"resolution": 6, "k": 7, "time": "t", "every": "hour"},
+        "result": str(place),
+    }
+    found = WORK["errors"](Task(task, progress))
+    assert found["methods"][0] == "layercut"  # the recommended one
+    assert {(p["method"], p["k"]) for p in found["points"]} == {
+        (name, k) for name in found["methods"] for k in (5, 10, 20, 50)
+    }
+    assert json.loads(place.read_text("utf-8"))["points"] == found["points"]
+    # Methods that do not merge times are compared, too.
+    known = {p["method"] for p in found["points"] if p["error"] is not None}
+    assert known == {"layercut", "paircut", "twincut", "odkanon"}
+    assert heard[-1] == 1
+    release = anonymize(
+        read_trips(folder / "trips.csv", resolution=6, time="t", every="hour"), "odkanon", k=5
+    )
+    (point,) = [p for p in found["points"] if (p["method"], p["k"]) == ("odkanon", 5)]
+    assert point["error"] == main_accuracy(area_accuracy(release)).misplaced
+
+
+def test_a_release_is_computed_once(folder, tmp_path, monkeypatch):
+    """What was tried is what is checked and published; noise alone is drawn again."""
+    (tmp_path / "files").mkdir()
+    made = []
+
+    def counted(request, flows, **how):
+        made.append(request)
+        return anonymize_request(request, flows, **how)
+
+    monkeypatch.setattr(work, "anonymize_request", counted)
+    task = {
+        "room": str(tmp_path),
+        "source": stamp(folder / "trips.csv"),
+        "zones": None,
+        "choices": {"resolution": 7, "k": 4},
+        "releases": [],
+        "result": str(tmp_path / "run.json"),
+        **SIGNED,
+    }
+    shown = WORK["run"](Task(task, Silent()))
+    checked = WORK["check"](Task({**task, "choices": {**task["choices"], "title": "T"}}, Silent()))
+    WORK["publish"](Task({**task, "out": str(tmp_path / "out")}, Silent()))
+    assert len(made) == 1
+    report = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))["published"]
+    for figures in (shown["figures"], checked["figures"]):
+        assert figures[0]["number"] == report["cells"]
+    assert f"{report['cells']:,} cells with {report['trips']:,} trips" in checked["sentence"]
+    page = (tmp_path / "run.html").read_text("utf-8")
+    assert page == (tmp_path / "out" / "report.html").read_text("utf-8")
+    # Another file, or another choice, is another release.
+    WORK["check"](Task({**task, "choices": {"resolution": 7, "k": 5}}, Silent()))
+    (tmp_path / "other.csv").write_bytes((folder / "trips.csv").read_bytes())
+    WORK["check"](Task({**task, "source": stamp(tmp_path / "other.csv")}, Silent()))
+    assert len(made) == 3
+    noisy = noisy_task(folder, tmp_path, epsilon="20", region="841fb47ffffffff")
+    for _ in range(2):
+        WORK["check"](Task(noisy, Silent()))
+    assert len(made) == 5
 
 
 @pytest.mark.parametrize(
@@ -396,6 +442,7 @@ def test_a_column_that_looks_like_persons_is_a_question_before_anything_is_read(
     task = {"room": str(tmp_path), "source": stamp(tmp_path / "trips.parquet"), "zones": None}
     found = WORK["inspect"](Task({**task, "choices": {}}, Silent()))
     assert "like persons (card_no)" in found["problem"]
+    assert (found["asks_person"], found["persons"]) == (True, ("card_no",))
     assert "origin" in found["roles"]
     for answer in ("", "card_no"):
         assert (
@@ -404,45 +451,88 @@ def test_a_column_that_looks_like_persons_is_a_question_before_anything_is_read(
         )
 
 
-def test_a_map_of_one_slice_shows_its_cells_alone(tmp_path):
-    """The zones on the map of a slice are those of its cells, and its densities sum to their
-    trips."""
-    (tmp_path / "files").mkdir()
-    hours = np.repeat(["2024-05-06T07:10:00", "2024-05-06T18:20:00"], [1200, 800])
-    trips = trip_table(2000).append_column("started", pa.array(hours))
-    pq.write_table(trips, tmp_path / "trips.parquet")
-    choices = {"k": 5, "time": "started", "every": "hour", "resolution": 8, "method": "twincut"}
-    task = {
-        "room": str(tmp_path),
-        "source": stamp(tmp_path / "trips.parquet"),
-        "zones": None,
-        "choices": choices,
-    }
-    run = tmp_path / "run.json"
-    found = WORK["run"](Task({**task, "result": str(run)}, Silent()))
-    run.write_text(json.dumps(found), encoding="utf-8")
-    cells, zones = (pq.read_table(run.with_suffix(f".{name}")) for name in ("cells", "all_zones"))
-    area = dict(zip(zones["zone"].to_pylist(), zones["area_km2"].to_pylist(), strict=True))
-    assert [one["time"] for one in found["slices"]] == ["07:00", "18:00"]
-    for number, one in enumerate(found["slices"]):
-        view = WORK["slice"](Task({**task, "run": str(run), "slice": number}, Silent()))
-        wanted = cells.filter(pc.equal(cells["time"], one["time"]))
-        for end in ("origin", "destination"):
-            layer = view["map"]["layers"][f"{end}_after"]
-            assert set(layer["code"]) == set(wanted[f"{end}_zone"].to_pylist())
-            shown = sum(
-                value * area[code]
-                for code, value in zip(layer["code"], layer["values"], strict=True)
-            )
-            assert shown == pytest.approx(pc.sum(wanted["trips"]).as_py(), rel=1e-3)
-    with pytest.raises(ParameterError, match="unknown"):
-        WORK["slice"](Task({**task, "run": str(run), "slice": 2}, Silent()))
-
-
 def test_the_page_knows_the_recommended_method_and_its_limit():
     for choices in ({}, {"by": ["sex"]}):
         defaults = defaults_of(page_request(choices_of(choices)))
         assert (defaults["method"], defaults["max_suppressed"]) == ("layercut", 0.01)
+
+
+def test_vehicles_are_offered_as_vehicles_and_counts_are_no_persons(tmp_path):
+    n = 60
+    zones = pa.table(
+        {
+            "from": [f"z{i // 8}" for i in range(n)],
+            "to": [f"y{i % 8}" for i in range(n)],
+            "car_driver": [0 if i % 2 else i % 7 for i in range(n)],
+        }
+    )
+    cabs = (
+        trip_table(n)
+        .drop_columns(["person_id"])
+        .append_column("cab_id", pa.array([f"c{i % 20}" for i in range(n)]))
+    )
+    found = {}
+    for name, table in {"zones": zones, "cabs": cabs}.items():
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+        task = {"room": str(tmp_path), "source": stamp(tmp_path / f"{name}.parquet")}
+        choices = {"origin_tile": "from", "destination_tile": "to"} if name == "zones" else {}
+        found[name] = WORK["inspect"](Task({**task, "zones": None, "choices": choices}, Silent()))
+    assert (found["cabs"]["vehicles"], found["cabs"]["persons"]) == (("cab_id",), ())
+    assert found["cabs"]["asks_person"]
+    # Each pair of zones occurs once: is a row a trip, or a number of trips?
+    assert (found["zones"]["persons"], found["zones"]["counts"]) == ((), ("car_driver",))
+    assert found["cabs"]["counts"] == ()
+
+
+def test_fields_that_do_not_apply_follow_from_the_support_table():
+    """Whatever is offered next to the choices is not refused with them, and the other way round."""
+    examples: dict[str, Any] = {
+        "by": ["sex"],
+        "every": ["hour"],
+        "common_zones": True,
+        "fold_time": True,
+        "dominance": 0.5,
+        "same_zones": True,
+    }
+    bases: list[dict[str, Any]] = [
+        {},
+        {"time": "t"},
+        {"time": "t", "every": "hour"},
+        {"by": ["sex"]},
+        {"method": "mondrian"},
+        {"method": "paircut", "time": "t", "every": "hour"},
+        {"time": "t", "every": "hour", "fold_time": True},
+    ]
+    for base in bases:
+        hidden = unavailable(base, facts={}, mapped=False)
+        for name in examples.keys() - hidden.keys() - base.keys():
+            page_request(choices_of({**base, name: examples[name]}))
+        for name in {"by", "dominance", "every"} & hidden.keys() - base.keys():
+            with pytest.raises(ParameterError):
+                refused_as_by_command(choices_of({**base, name: examples[name]}))
+    noisy = {"method": "topdown", "options": {"epsilon": "1"}}
+    assert {"k", "protect", "every", "by"} <= unavailable(noisy, facts={}, mapped=False).keys()
+    assert "protect=people" in unavailable({}, facts={"people": False}, mapped=False)
+
+
+def refused_as_by_command(choices: dict[str, Any]) -> None:
+    """Refuses as the command line does: also a step without a time, which the page ignores."""
+    run.check_request(Request.from_flat(choices))
+
+
+def test_what_is_safe_is_one_sentence(folder, tmp_path):
+    (tmp_path / "files").mkdir()
+    task = {"room": str(tmp_path), "source": stamp(folder / "trips.csv"), "zones": None}
+    found = WORK["describe"](Task({**task, "choices": {"resolution": 8, "k": 3}}, Silent()))
+    assert re.fullmatch(
+        r"Without any change, at 920 m, (fewer than 1|\d) in 10 trips are safe \(in pairs of places"
+        r" with at least 3 people\); at [\d.]+ km, (all|9 in 10)( trips)?\.",
+        found["sentence"],
+    ), found["sentence"]
+
+
+def test_every_format_has_a_name():
+    assert FORMAT_NAMES.keys() == FORMATS.keys()
 
 
 def test_the_signed_sentence_says_who_when_where_and_what_was_compared():
@@ -451,25 +541,28 @@ def test_the_signed_sentence_says_who_when_where_and_what_was_compared():
         "guarantee": {"k": 10, "people": 10, "protect": ["people"]},
         "parameters": {"resolution": 9, "slices": {"every": "hour"}},
         "published": {"cells": 9480, "trips": 120000, "slices": [{}] * 24},
-        "statement": {"slice_columns": ["time"], "timezone": "Europe/Oslo"},
+        "statement": {
+            "about": {"title": "Trips of June", "period": "2024-06-01/2024-06-30"},
+            "slice_columns": ["time"],
+            "timezone": "Europe/Oslo",
+        },
     }
     audit = {
-        "compared": ["May"],
-        "not_compared": ["May: other zones"],
+        "compared": ["May", "leeds.zip"],
+        "not_compared": ["this release and leeds.zip: they are of different areas."],
         "failures": ["3 trips follow."],
     }
-    text = sign_off_sentence(report, audit, signer="Data protection office")
-    expected = (
-        "10 people",
+    text = sign_off_sentence(report, audit, place="Oslo, Norway", signer="Data protection office")
+    for part in (
+        "‘Trips of June’, Oslo, Norway, 1 June 2024 to 30 June 2024.",
+        "at least 10 people",
         "9,480 cells",
         "24 slices by hour of the day in Europe/Oslo time",
         "resolution 9",
-    )
-    assert "Accepted although the comparison found: 3 trips follow." in text
-    for part in (
-        *expected,
-        "compared with May",
-        "Not compared: May: other zones",
+        "It was compared with May.",
+        "Accepted although the comparison found: 3 trips follow.",
+        "Accepted although this was not compared: this release and leeds.zip",
         "Signed by Data protection office",
     ):
         assert part in text
+    assert "compared with May, leeds.zip" not in text

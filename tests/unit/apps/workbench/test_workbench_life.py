@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import io
 import json
 import os
+import re
 import shlex
 import signal
 import stat
@@ -274,14 +276,110 @@ def test_a_broken_file_is_reported_without_quoting_it(here):
     here.do("POST", "/api/empty", {})
 
 
-def test_zones_without_a_place_have_no_trade_off_in_metres(here):
-    """The page says so in its own words: a release comes of them all the same."""
+def test_zones_without_a_place_give_a_release(here):
     here.do("PUT", "/api/files/trips?name=t.csv", b"from,to\n" + b"a,b\n" * 20 + b"b,c\n" * 20)
     here.do("PUT", "/api/files/zones?name=z.csv", b"tile,parent\na,ab\nb,ab\nc,all\nab,all\nall,\n")
     choices = {**CHOICES, "resolution": None, "origin_tile": "from", "destination_tile": "to"}
-    job = here.ended(here.do("POST", "/api/jobs", {"kind": "frontier", "choices": choices})["id"])
-    assert "skip this step" in job["error"]
-    assert len(here.job("preview", choices)["figures"]) == 5
+    assert len(here.job("run", choices)["figures"]) >= 5
+    here.do("POST", "/api/empty", {})
+
+
+def test_questions_must_be_answered_before_anything_is_computed(here):
+    """Who travelled is never answered for the reader, nor what a row is where it may be a count."""
+    rows = "".join(f"a{i},b{i},c{i},{i % 5}\n" for i in range(60))
+    here.do("PUT", "/api/files/trips?name=t.csv", f"from,to,cab_id,n\n{rows}".encode())
+    here.do("POST", "/api/choices", {"origin_tile": "from", "destination_tile": "to"})
+    found = here.job("inspect")
+    assert (found["vehicles"], found["counts"]) == (["cab_id"], ["n"])
+    assert here.do("GET", "/api/state")["unanswered"] == ["person", "row"]
+    for kind in ("run", "errors", "check"):
+        refused = here.do("POST", "/api/jobs", {"kind": kind}, expect=400)["error"]
+        assert "Who travelled?" in refused
+    answers = {"person": "", "row_is_trip": True}
+    here.do("POST", "/api/choices", {"origin_tile": "from", "destination_tile": "to", **answers})
+    assert here.do("GET", "/api/state")["unanswered"] == []
+    assert here.do("POST", "/api/jobs", {"kind": "run"})["kind"] == "run"
+    here.do("POST", "/api/empty", {})
+
+
+def test_ticks_and_the_signer_are_kept_until_the_trips_change(here, folder):
+    here.upload("trips", folder / "trips.csv")
+    kept = {"ticks": ["one", "two"], "accepted": True, "signer": "Office"}
+    assert here.do("POST", "/api/signing", kept)["signing"] == kept
+    for wrong in ({**kept, "ticks": "one"}, {**kept, "signer": 3}, {}):
+        assert here.do("POST", "/api/signing", wrong, expect=400)
+    assert here.do("GET", "/api/state")["signing"] == kept
+    here.upload("trips", folder / "trips.csv")
+    assert here.do("GET", "/api/state")["signing"]["ticks"] == []
+    here.do("POST", "/api/empty", {})
+
+
+def test_the_page_of_a_draft_is_framed_by_the_workbench_alone(published):
+    """In a sandbox: it has no origin, no cookie and no connection."""
+    job = published.do("POST", "/api/jobs", {"kind": "run"})
+    published.result(job["id"])
+    status, headers, body = published.ask("GET", f"/drafts/{job['id']}/report.html")
+    policy = headers["content-security-policy"]
+    assert (status, headers["x-frame-options"]) == (200, "SAMEORIGIN")
+    assert policy.startswith("sandbox allow-scripts; default-src 'none'")
+    assert policy.endswith("frame-ancestors 'self'")
+    assert "connect-src" not in policy
+    assert published.cookie.partition("=")[2].encode() not in body
+    for path in (f"/drafts/{job['id']}/report.html", f"/drafts/{'0' * 16}/report.html"):
+        assert published.ask("GET", path, cookie=False)[0] == 403
+    assert published.ask("GET", f"/drafts/{'0' * 16}/report.html")[0] == 404
+
+
+def test_the_certificate_is_a_page_for_a_person(published):
+    (release,) = published.do("GET", "/api/state")["releases"]
+    page = published.ask("GET", f"/releases/{release['id']}/certificate.html")[2].decode()
+    text = html.unescape(re.sub(r"<style.*?</style>|<[^>]+>", " ", page, flags=re.DOTALL))
+    for part in ("Trips of a test", "Paris, France", "Data protection office", "5 people"):
+        assert part in text
+    assert not re.search(r"[{}\[\]]", text)
+    assert release["sentence"] in text
+
+
+def test_next_month_is_read_and_protected_as_last_time(published, folder):
+    (release,) = published.do("GET", "/api/state")["releases"]
+    recipe = published.ask("GET", f"/releases/{release['id']}/recipe.toml")[2].decode()
+    with serving_here(folder, published.temporary / "next") as running:
+        running.enter()
+        running.do("POST", "/api/recipe", {"text": recipe})
+        running.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
+        assert running.do("GET", "/api/state")["choices"] == CHOICES
+        running.do("POST", "/api/forget", {})
+        running.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
+        assert running.do("GET", "/api/state")["choices"] == {"k": 10}
+    published.do("POST", "/api/same-again", {"id": release["id"]})
+    assert published.do("GET", "/api/state")["last_time"] == "Trips of a test"
+    published.do("POST", "/api/forget", {})
+
+
+def test_a_table_of_a_database_and_a_ledger_are_below_the_folder(here, folder, tmp_path):
+    import duckdb
+
+    with duckdb.connect(str(folder / "trips.db")) as con:
+        con.execute(f"CREATE TABLE trips AS SELECT * FROM '{folder / 'trips.csv'}'")
+    with duckdb.connect(str(tmp_path / "secret.db")) as con:
+        con.execute("CREATE TABLE trips AS SELECT 1 AS a")
+    for address in (
+        f"duckdb:{tmp_path / 'secret.db'}?table=trips",
+        "duckdb:../secret.db?table=trips",
+        "duckdb:trips.db?query=SELECT * FROM read_csv('/etc/passwd')",
+        "trips.csv",
+        "s3://bucket/trips.parquet",
+        "postgresql://me:secret@host/db?table=trips",
+    ):
+        assert here.ask("POST", "/api/database", {"address": address})[0] in (400, 403, 404)
+    assert "trips" not in here.do("GET", "/api/state")["files"]
+    state = here.do("POST", "/api/database", {"address": "duckdb:trips.db?table=trips"})
+    assert state["files"]["trips"]["name"] == "duckdb:trips.db?table=trips"
+    assert here.job("read", {"resolution": 8})["rows"] == 600
+    for path in ("../ledger", "/tmp/ledger", ".hidden", "trips.csv"):
+        assert here.ask("POST", "/api/ledger", {"path": path})[0] in (400, 403, 404)
+    assert here.do("POST", "/api/ledger", {"path": "ledger"})["ledger"] == str(folder / "ledger")
+    assert here.do("POST", "/api/ledger", {})["ledger"] is None
     here.do("POST", "/api/empty", {})
 
 
@@ -305,23 +403,23 @@ def test_jobs_are_replaced_and_cancelled(served):
     assert served.ended(second["id"])["state"] == "cancelled"
     served.do("GET", f"/api/jobs/{second['id']}/result", expect=404)
     # The page is answered, and another job runs.
-    assert len(served.job("preview", CHOICES)["figures"]) == 5
+    assert served.job("run", CHOICES)["k"] == CHOICES["k"]
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at processes through /proc")
-def test_a_preview_ends_when_the_slider_moves_on(served):
+def test_a_run_ends_when_the_slider_moves_on(served):
     """Even one whose process would never end: it is killed, and the last progress is shown."""
-    served.job("preview", CHOICES)
+    served.job("run", CHOICES)
     held = served.workers()
     for pid in held:
         os.kill(pid, signal.SIGSTOP)
     try:
         moved = [
-            served.do("POST", "/api/jobs", {"kind": "preview", "choices": {**CHOICES, "k": k}})
+            served.do("POST", "/api/jobs", {"kind": "run", "choices": {**CHOICES, "k": k}})
             for k in (6, 7, 8)
         ]
-        assert served.result(moved[-1]["id"])["choices"]["k"] == 8
+        assert served.result(moved[-1]["id"])["k"] == 8
         assert [served.ended(job["id"])["state"] for job in moved] == [
             "cancelled",
             "cancelled",
@@ -420,7 +518,7 @@ def test_nothing_is_left_behind(folder, tmp_path):
         running.do("POST", "/api/choices", {"SECRETPLACE": 1}, expect=400)
         running.ask("GET", "/releases/SECRETPLACE/report.html")
         running.upload("trips", folder / "trips.csv")
-        running.job("preview", CHOICES)
+        running.job("run", CHOICES)
         running.do("POST", "/api/jobs", {"kind": "describe", "choices": CHOICES})
         assert list(temporary.iterdir()) == [running.room]
         assert running.stop(signal.SIGTERM) == 0
@@ -493,7 +591,7 @@ class IdleProcess:
         pass
 
 
-def test_a_process_waits_for_the_next_job_while_a_preview_runs(tmp_path, monkeypatch):
+def test_a_process_waits_for_the_next_job_while_a_release_is_computed(tmp_path, monkeypatch):
     async def start(_room):
         return IdleProcess()
 
@@ -503,9 +601,9 @@ def test_a_process_waits_for_the_next_job_while_a_preview_runs(tmp_path, monkeyp
 
     async def check():
         jobs = Jobs(tmp_path, lambda: None)
-        jobs.start("preview", {}, request={})
+        jobs.start("run", {}, request={})
         await settle()
-        jobs.warm_up()  # its second half waits for the preview
+        jobs.warm_up()  # its second half waits for the run
         await settle()
         run = jobs.start("run", {}, request={})
         await settle()
