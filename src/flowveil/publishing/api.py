@@ -46,6 +46,20 @@ class PictureKeywords(StyleKeywords, total=False):
     over: UserRelease | str | PathLike[str] | None
 
 
+class ReconstructionKeywords(TypedDict, total=False):
+    """How flows between areas are estimated: `reconstruct`."""
+
+    out: str | PathLike[str] | None
+    population: Any
+    land: Any
+    decay: bool
+    whole: bool | None
+    bounds: bool
+    per: Literal["day"] | None
+    totals: Any
+    sum: str | Sequence[str]
+
+
 class DerivingKeywords(FolderKeywords, total=False):
     """What is derived, and how it is written: `derive`."""
 

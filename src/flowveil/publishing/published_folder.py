@@ -48,7 +48,13 @@ class PublishedFolder:
         """
         return to_frame(self, table, "geopandas")
 
-    def estimate(self, zones: Any = None, *, hour: int | str | None = None, **wishes: Any) -> Any:
+    def estimate(
+        self,
+        zones: Any = None,
+        *,
+        hour: int | str | None = None,
+        **wishes: Unpack[api.ReconstructionKeywords],
+    ) -> Any:
         """Returns the estimated flows between areas; see `flowveil.reconstruct`.
 
         Args:

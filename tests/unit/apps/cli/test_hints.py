@@ -70,7 +70,7 @@ def test_every_flag_and_setting_that_a_message_names_exists():
 def test_every_command_that_a_message_proposes_takes_its_options():
     seen, wrong = 0, []
     for place, text in messages():
-        for line in re.findall(r"`flowveil ([^`]+)`|Hint: flowveil ([^.;]+)", text):
+        for line in re.findall(r"`flowveil ([a-z][^`]+)`|Hint: flowveil ([a-z][^.;]+)", text):
             words = "".join(line).split()
             seen += 1
             flags = [word for word in words if word.startswith("--")]
