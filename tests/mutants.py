@@ -207,13 +207,13 @@ MUTANTS = (
         "layers: thresholds of exactly k are called secret",
         "methods/pair_divisions.py:PairTable.refused_by",
         "return correct(self, None, words, step)",
-        ("property/test_layercut.py", "-k", "those_of_the_reference"),
+        ("property/test_secret_thresholds.py", "-k", "row and not paircut and not districts"),
     ),
     Mutant(
-        "layers: thresholds do not depend on the layer",
+        "layers: no secret amount",
         "core/secret_thresholds.py:SecretThresholds.amounts",
-        "return correct(self, 0, nodes)",
-        ("property/test_layercut.py", "-k", "those_of_the_reference"),
+        "return np.zeros(len(nodes[0]), dtype=np.int64)",
+        ("property/test_secret_thresholds.py", "-k", "geometric"),
     ),
     Mutant(
         "layers: sizes are those of seen tiles",

@@ -22,7 +22,7 @@ from samples.drafts import unchecked
 from samples.hourly import hourly_trips
 
 WINDOWS = [(1366, 768), (820, 1100), (390, 844)]
-KINDS = ["layered", "weighted", "homogeneous", "nested", "hourly"]
+KINDS = ["layered", "weighted", "homogeneous", "nested", "hourly", "intervals"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,6 +39,10 @@ def folder(request, tmp_path_factory):
     if request.param == "hourly":
         slices = read_slices(hourly_trips(), every="8h", time="start", resolution=8)
         release = anonymize_slices(slices, k=5)
+    elif request.param == "intervals":
+        release = anonymize(
+            read_trips(hourly_trips(), every="hour", time="start", resolution=8).folded(), k=5
+        )
     elif request.param == "weighted":
         release = anonymize(read_trips(trips, resolution=9, weight="weight"), k=10, protect="trips")
     else:
@@ -99,9 +103,15 @@ class Tables:
         flags = [(z, self.relation(z, origins), self.relation(z, destinations)) for z in self.zones]
         columns = dict(zip(("zone", "o", "d"), map(list, zip(*flags, strict=True)), strict=True))
         self.sql.register("flags", pa.table(columns))
-        when = f"and time = '{hour}'" if hour is not None else ""
+        when, narrow = "", "true"
+        if hour is not None and "time_from" in self.columns("flows"):
+            when = f"and time_from <= '{hour}' and '{hour}' < time_to"
+            narrow = "left(time_to, 2)::int - left(time_from, 2)::int = 1"
+        elif hour is not None:
+            when = f"and time = '{hour}'"
         bounds = self.sql.sql(
-            f"select sum({self.basis}) filter (a.o = 2 and b.d = 2), sum({self.basis}) from flows"
+            f"select sum({self.basis}) filter (a.o = 2 and b.d = 2 and {narrow}),"
+            f" sum({self.basis}) from flows"
             " join flags a on a.zone = origin_zone join flags b on b.zone = destination_zone"
             f" where a.o > 0 and b.d > 0 {when}"
         ).fetchall()

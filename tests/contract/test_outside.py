@@ -179,7 +179,7 @@ def test_keeping_the_outside_needs_an_area_and_a_method_on_trees(table, folder):
         promise = {"epsilon": 1.0} if METHODS[method].counts == "noisy" else {}
         with pytest.raises(ParameterError, match="outside"):
             flowveil.anonymize(flows, method=method, **promise)
-    with pytest.raises(ParameterError, match="--within"):
+    with pytest.raises(ParameterError, match="within"):
         flowveil.read_trips(table, outside="keep")
     with pytest.raises(ParameterError, match="drop, keep"):
         flowveil.read_trips(table, within=AREA, outside="maybe")

@@ -10,12 +10,14 @@ from test_twincut import BUDGETS, small_problems
 
 from flowveil.core.errors import InfeasibleError
 from flowveil.core.secret_thresholds import SecretThresholds
+from flowveil.methods.district_layers import _Search, district_of_tiles
 from flowveil.methods.layercut import layercut
 from flowveil.publishing.release import Release
 from reference import layercut as slow
 
 SEARCH = settings(max_examples=60, deadline=None)
 ANY = st.one_of(small_problems(7), folded_problems())
+DISTRICTS = st.sampled_from([None, 0, 1, 2])
 
 
 def planned(flows, guarantee, *, secret=False, **asked):
@@ -99,9 +101,11 @@ def test_cells_that_break_a_rule_are_in_no_layer_and_their_flows_go_on(problem, 
 
 
 @SEARCH
-@given(ANY, BUDGETS, st.booleans())
-def test_a_reader_finds_the_cell_of_every_flow_by_the_lowest_layer(problem, share, secret):
-    flows, _, plan = planned(*problem, max_suppressed=share, secret=secret)
+@given(ANY, BUDGETS, st.booleans(), DISTRICTS)
+def test_a_reader_finds_the_cell_of_every_flow_by_the_lowest_layer(
+    problem, share, secret, districts
+):
+    flows, _, plan = planned(*problem, max_suppressed=share, secret=secret, districts=districts)
     if plan is None:
         return
     cells = cells_of(plan)
@@ -114,9 +118,12 @@ def test_a_reader_finds_the_cell_of_every_flow_by_the_lowest_layer(problem, shar
 
 
 @SEARCH
-@given(ANY, BUDGETS, st.booleans())
-def test_something_is_published_wherever_possible_and_every_cell_is_safe(problem, share, secret):
-    flows, guarantee, plan = planned(*problem, max_suppressed=share, secret=secret)
+@given(ANY, BUDGETS, st.booleans(), DISTRICTS)
+def test_something_is_published_wherever_possible_and_every_cell_is_safe(
+    problem, share, secret, districts
+):
+    asked = {"max_suppressed": share, "secret": secret, "districts": districts}
+    flows, guarantee, plan = planned(*problem, **asked)
     volume = flows.volume(guarantee.basis)
     everything = slow.with_rest(flows, guarantee, 0.0, [], None)
     assert (plan is None) == (everything is None)
@@ -125,3 +132,39 @@ def test_something_is_published_wherever_possible_and_every_cell_is_safe(problem
     assert volume[~plan.kept].sum() <= share * volume.sum()
     # Every cell is recounted, and refused below the guarantee.
     Release.from_plan(problem[0], plan, problem[1], method="layercut", parameters={})
+
+
+@SEARCH
+@given(ANY, st.sampled_from([0, 1, 2]))
+def test_a_pair_of_districts_with_a_cell_inside_is_complete(problem, level):
+    flows, _, plan = planned(*problem, max_suppressed=0.3, secret=True, districts=level)
+    if plan is None:
+        return
+    trees = flows.origins, flows.destinations
+    own = [district_of_tiles(tree, level) for tree in trees]
+    pair = list(zip(own[0][flows.origin], own[1][flows.destination], strict=True))
+    nodes = plan.nodes[0][plan.origin_zone], plan.nodes[1][plan.destination_zone]
+    inside = plan.kept.copy()
+    for tree, node, district in zip(trees, nodes, np.array(pair).reshape(-1, 2).T, strict=True):
+        inside &= (node >= district) & (node < tree.stop[district])
+    complete = {pair[f] for f in np.flatnonzero(inside)}
+    if len(flows.folds) == 0:
+        assert all(inside[f] for f in range(len(flows)) if pair[f] in complete)
+
+
+@SEARCH
+@given(small_problems(7), BUDGETS)
+def test_without_units_the_cells_are_those_of_one_ladder(problem, share):
+    flows, guarantee, plan = planned(*problem, max_suppressed=share, secret=False)
+    try:
+        other = without_units(flows, guarantee, share)
+    except InfeasibleError:
+        other = None
+    assert cells_of(other) == cells_of(plan)
+
+
+def without_units(flows, guarantee, share):
+    """The search of districts and dimensions, where there are none."""
+    search = _Search.start(flows, guarantee, None, 0, wanted=False)
+    search.plan_rest((), share * float(np.sum(flows.volume(guarantee.basis))))
+    return search.to_plan()

@@ -73,13 +73,14 @@ def usual_level(flows: Flows) -> int:
     """Returns the level of the districts that no one named: a function of the map alone.
 
     H3 resolution 7, or that of the tiles if it is coarser. The lowest level of a map that groups
-    tiles, or the tiles of a map that does not.
+    tiles, or the tiles of a map that does not: a dendrogram has no levels that readers know.
     """
     tree = flows.whole_map or flows.origins
     if is_h3(tree):
         return min(USUAL_DISTRICTS, int(resolution_of(tree.code[tree.leaf_node[:1]])[0]))
     grouped = int(tree.level[tree.parent[tree.leaf_node]].max())
-    return grouped if grouped > tree.level[0] else int(tree.level.max())
+    has_levels = tree.kind != "dendrogram" and grouped > tree.level[0]
+    return grouped if has_levels else int(tree.level.max())
 
 
 def district_of_tiles(tree: Hierarchy, level: int) -> Ints:

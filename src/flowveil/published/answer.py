@@ -22,14 +22,14 @@ from flowveil.core.unit_names import unit_words
 from flowveil.published.basemap_context import airports, world
 from flowveil.published.disaggregation import VOLUMES
 from flowveil.published.estimate import Estimate
-from flowveil.published.flow_map import NOWHERE, frame_of, pack, pack_shapes, unpack
+from flowveil.published.flow_map import MAX_CELLS, NOWHERE, frame_of, pack, pack_shapes, unpack
+from flowveil.published.folds import Fold
 from flowveil.published.language import at_most, number, texts, words_of
 from flowveil.published.language import share as share_words
 from flowveil.published.maps import ENDS, zones_of
 from flowveil.published.sentences import NOT_PEOPLE, guarantee_words
 from flowveil.published.user_outlines import Outline
 from flowveil.published.zone_overlaps import Overlap, areas_km2
-from flowveil.release.facets import Facets
 
 #: Places that are compared at once when areas are assigned to the nearest.
 _BATCH = 512
@@ -40,6 +40,9 @@ _COARSEST_WITH_AIRPORTS = 7
 _SMALL_TOWN, _NEAR_AIRPORT_KM = 30_000, 2.0
 #: An airport is the finding where at least this share of the trips begins or ends there.
 _AIRPORT_SHARE = 0.1
+
+#: Steps of time that the page has bars for, and rows of an estimate with steps that it holds.
+MOST_STEPS, MOST_ROWS = 400, 2_000_000
 
 #: A name with latitude and longitude.
 Spot = tuple[str, float, float]
@@ -81,8 +84,8 @@ def answer_data(
     there = ~np.isnan(np.array(places.lat))
     if frame is not None:
         spots[there] = frame.whole_units(np.column_stack((places.lon, places.lat))[there])
-    # The range of an hour follows from slices; the page has no such range for intervals.
-    table = estimate.together() if Facets.from_report(report).folds else estimate.table
+    steps = _steps(estimate)
+    table = estimate.together() if steps is None and estimate.time is not None else estimate.table
     basis = "weight" if "weight" in table.column_names else "trips"
     size = areas_km2(shapes[[shape is not None for shape in shapes]])
     return {
@@ -109,8 +112,17 @@ def answer_data(
             end: _touched(zones, over, end, codes)
             for end, over in zip(ENDS, estimate.ends, strict=True)
         },
-        **_times(table),
+        **_times(table, steps),
     }
+
+
+def _steps(estimate: Estimate) -> Fold | None:
+    """Returns the steps of intervals; None without, or where they are too many for bars."""
+    time = estimate.time
+    if time is None or TIME not in estimate.table.column_names:
+        return None
+    few = len(time.labels) <= MOST_STEPS and len(estimate.table) <= MOST_ROWS
+    return time if few and len(time.first) <= MAX_CELLS else None
 
 
 def finding(data: Mapping[str, Any], estimate: Estimate) -> tuple[int, float] | None:
@@ -229,12 +241,18 @@ def _rows(table: pa.Table, codes: list[str]) -> dict[str, Any]:
     return columns
 
 
-def _times(table: pa.Table) -> dict[str, Any]:
+def _times(table: pa.Table, steps: Fold | None) -> dict[str, Any]:
+    """Returns the labels of times and the time of each row; of intervals, also the first step of
+    each cell and the one after its last.
+    """
     if TIME not in table.column_names:
         return {}
-    labels = sorted(set(table[TIME].to_pylist()))
+    labels = sorted(set(table[TIME].to_pylist())) if steps is None else steps.labels
     at = pc.index_in(table[TIME], value_set=pa.array(labels, pa.string()))
-    return {"times": labels, "time": pack(at.to_numpy().astype(np.int64))}
+    times = {"times": labels, "time": pack(at.to_numpy().astype(np.int64))}
+    if steps is None:
+        return times
+    return {**times, "first": pack(steps.first), "stop": pack(steps.stop)}
 
 
 def _touched(zones: pa.Table, over: Overlap, end: str, codes: list[str]) -> dict[str, Any]:

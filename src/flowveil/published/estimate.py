@@ -46,6 +46,7 @@ class Estimate:
     table: pa.Table
     ends: tuple[Overlap, Overlap]  # the areas that zones of each end touch
     tree: Hierarchy | None = None  # the map of the operator, where areas are its zones
+    time: Fold | None = None  # the steps of the intervals of cells, where times fold
 
     def together(self) -> pa.Table:
         """Returns the volumes of all times together, sorted by both ends."""
@@ -111,7 +112,7 @@ def estimate(published: Published, zones: pa.Table) -> Estimate | None:
             continue
         else:
             named = _named(table, ends, by_time=by_time)
-            return Estimate(level, isinstance(published.map, H3Map), named, ends, tree)
+            return Estimate(level, isinstance(published.map, H3Map), named, ends, tree, time)
     return None
 
 

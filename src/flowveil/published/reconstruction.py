@@ -234,7 +234,7 @@ def _are_districts(areas: int | ZoneMap, parameters: Mapping[str, Any]) -> bool:
         return level is not None and areas == level
     tree = areas.hierarchy
     return parameters.get("resolution") is None and bool(
-        np.all(tree.level[tree.leaf_node] == level)
+        np.all(tree.level[tree.leaf_node] <= level)
     )
 
 

@@ -206,7 +206,7 @@ def _read_as_trips(file: Path) -> pa.Table:
     with open_database(None) as con, in_own_words(f"'{file.name}'"):
         table = open_table(con, file)
         relation = table.attach(range(len(table.names)))
-        read = con.execute(f"SELECT * FROM {relation}").to_arrow_table()
+        read = con.sql(f"SELECT * FROM {relation}").to_arrow_table()
     trimmed = [
         _nulled(pc.utf8_trim_whitespace(column), [""]) if column.type == pa.string() else column
         for column in read.columns

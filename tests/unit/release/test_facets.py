@@ -19,7 +19,10 @@ CASES = {
     "layered": ({"method": "layercut"}, Facets(layers=True)),
     "boxed": ({"method": "mondrian"}, Facets(zones="boxes")),
     "sliced": ({"method": "twincut"}, Facets(dimensions=SEPARATE)),
-    "sliced, layers": ({"method": "layercut"}, Facets(layers=True, dimensions=SEPARATE)),
+    "sliced, layers": (
+        {"method": "layercut", "separate": True},
+        Facets(layers=True, dimensions=SEPARATE),
+    ),
     "folded": ({"method": "paircut"}, Facets(dimensions=FOLD)),
     "folded, layers": ({"method": "layercut"}, Facets(layers=True, dimensions=FOLD)),
     "noisy": (NOISE, Facets(counts="noisy")),

@@ -161,9 +161,12 @@ class Task:
         path = self.file("zones")
         return {} if path is None else {"zones": read_zones(path, **map_columns(self.request))}
 
-    def flows(self) -> Flows:
-        """Returns the flows, from memory, from the private folder or from the input."""
-        source, request = self.source, self.request
+    def flows(self, request: Request | None = None) -> Flows:
+        """Returns the flows of the choices, or of another request of the same files.
+
+        From memory, from the private folder or from the input.
+        """
+        source, request = self.source, request or self.request
         how: list[Any] = [read_arguments(request), map_columns(request)]
         how += [has_folds(request), dict(request.slices.fold)]
         key = self._key(how)
@@ -361,7 +364,7 @@ def _errors(task: Task) -> Any:
     """
     from flowveil.analysis.areas import area_accuracy, main_accuracy
 
-    flows, chosen = task.flows(), str(task.request.method.method)
+    chosen = str(task.request.method.method)
     methods = [
         name
         for name in dict.fromkeys((chosen, *CHART_METHODS))
@@ -374,6 +377,9 @@ def _errors(task: Task) -> Any:
         point: dict[str, Any] = {"method": name, "k": k, "error": None}
         try:
             request = with_method(task["choices"], name, k)
+            # Methods that cannot merge times get a matrix for each.
+            flows = task.flows(request)
+            task.progress.label(f"{name}, k = {k}")
             found = main_accuracy(area_accuracy(anonymize_request(request, flows)))
             point["error"] = None if found is None else found.misplaced
         except FlowveilError as problem:

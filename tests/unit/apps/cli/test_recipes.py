@@ -358,7 +358,9 @@ def test_help_starts_fast():
 def test_the_package_names_few_things_and_loads_them_late():
     import flowveil
 
-    assert sum(not name.startswith("_") for name in dir(flowveil)) <= 30
+    # Besides the types that these take and return.
+    functions = [name for name in dir(flowveil) if name.islower() and not name.startswith("_")]
+    assert len(functions) <= 30
     assert all(getattr(flowveil, name) is not None for name in dir(flowveil))
     with pytest.raises(AttributeError, match="verify_release"):
         flowveil.verify_folder("x", against="y")

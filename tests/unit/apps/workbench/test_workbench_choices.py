@@ -318,6 +318,9 @@ def test_the_chart_has_a_point_for_each_method_and_k(folder, tmp_path):
         (name, k) for name in found["methods"] for k in (5, 10, 20, 50)
     }
     assert json.loads(place.read_text("utf-8"))["points"] == found["points"]
+    # Methods that do not merge times are compared, too.
+    known = {p["method"] for p in found["points"] if p["error"] is not None}
+    assert known == {"layercut", "paircut", "twincut", "odkanon"}
     assert heard[-1] == 1
     release = anonymize(
         read_trips(folder / "trips.csv", resolution=6, time="t", every="hour"), "odkanon", k=5

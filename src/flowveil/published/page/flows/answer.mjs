@@ -11,7 +11,8 @@ import {
 import { button, make } from "./panel.mjs";
 import { placeChoice, queryOf } from "./question.mjs";
 
-const MOST_BARS = 8;
+/* Fewer where hours follow below. */
+const mostBars = (model) => (model.times.length ? 5 : 8);
 
 /* A number with the range that the cells prove; exact values are in the data attributes. */
 function numbered(world, query, kind) {
@@ -47,7 +48,7 @@ function largestFlows(world, act) {
     make("p", t("trips_in_all"), "about"),
     make("h2", t("largest_flows")),
   );
-  const rows = flowsBetween(model, query, MOST_BARS).map(
+  const rows = flowsBetween(model, query, mostBars(model)).map(
     ({ from, to, trips }) => {
       const a = placeChoice(model, from);
       const b = placeChoice(model, to);
@@ -146,7 +147,7 @@ function partners(world, act, query, end, total, heading) {
   const order = [...sums.keys()]
     .filter((place) => sums[place] > 0)
     .sort((x, y) => sums[y] - sums[x] || x - y)
-    .slice(0, MOST_BARS);
+    .slice(0, mostBars(model));
   const rows = order.map((place) => {
     const choice = placeChoice(model, place);
     const sets =

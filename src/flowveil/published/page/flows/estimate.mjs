@@ -39,6 +39,9 @@ export function estimateOf(data) {
         data.slices || data.times
           ? columnOf((data.slices || data.times).of)
           : null,
+      /* The steps of the interval of each cell, where times fold. */
+      first: answer.first ? columnOf(answer.first) : null,
+      stop: answer.stop ? columnOf(answer.stop) : null,
     },
   };
 }
@@ -140,9 +143,10 @@ function zonesAt(model, end, mask) {
   return found;
 }
 
-/* The volumes of the cells at an hour, kept for the hour that was asked last. */
-function volumesAt(model, hour) {
+/* The volumes of the cells at an hour, kept for the hour that was asked last. Where times fold, those of all hours. */
+function volumesAt(model, asked) {
   const { cells, data, answer } = model;
+  const hour = cells.first ? null : asked;
   if (model.volumesOf?.hour !== hour) {
     const { slices } = data;
     const key = (slices?.columns ?? []).map((name, i) =>
@@ -162,14 +166,17 @@ export function rangeOf(model, { from, to, hour }) {
   const o = zonesAt(model, "origin", from);
   const d = zonesAt(model, "destination", to);
   const volumes = volumesAt(model, hour);
+  const step = cells.first ? timeOf(model, hour) : -1;
   let low = 0;
   let high = 0;
   for (let i = 0; i < volumes.length; i++) {
     const a = o[cells.origin[i]];
     const b = d[cells.destination[i]];
     if (!a || !b) continue;
+    if (step >= 0 && (cells.first[i] > step || cells.stop[i] <= step)) continue;
     high += volumes[i];
-    if (a === 2 && b === 2) low += volumes[i];
+    const narrow = step < 0 || cells.stop[i] - cells.first[i] === 1;
+    if (a === 2 && b === 2 && narrow) low += volumes[i];
   }
   return { low, high };
 }
