@@ -79,7 +79,7 @@ def usual_level(flows: Flows) -> int:
     if is_h3(tree):
         return min(USUAL_DISTRICTS, int(resolution_of(tree.code[tree.leaf_node[:1]])[0]))
     grouped = int(tree.level[tree.parent[tree.leaf_node]].max())
-    has_levels = tree.kind != "dendrogram" and grouped > tree.level[0]
+    has_levels = not tree.is_dendrogram and grouped > tree.level[0]
     return grouped if has_levels else int(tree.level.max())
 
 

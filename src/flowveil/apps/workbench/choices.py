@@ -146,7 +146,7 @@ def stamp_of(source: str) -> list[Any]:
     A table of a server has no size and no time.
     """
     address = database_address(source)
-    if address is not None and address.kind == "postgresql":
+    if address is not None and address.is_server:
         return [source, None, None]
     now = os.stat(source if address is None else address.place)
     return [source, now.st_size, now.st_mtime_ns]
