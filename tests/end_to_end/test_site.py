@@ -83,7 +83,7 @@ def test_search_knows_the_pages(site: Path):
     text = {entry["location"].split("#")[0]: "" for entry in words}
     for entry in words:
         text[entry["location"].split("#")[0]] += f"{entry['title']} {entry['text']}".casefold()
-    assert "minimality" in text["audit/minimality.html"]
+    assert "minimality" in text["audit/index.html"]
     assert "read_trips" in text["reference/python.html"]
     assert "--max-suppressed" in text["reference/command-line.html"]
 
