@@ -29,6 +29,7 @@ COLUMNS = [
     "sex",
     "minutes",
     "w",
+    "purpose",
 ]
 ENDS = {"origin": "start_lat,start_lon", "destination": "end_lat,end_lon"}
 CODES = {"origin_tile": "o", "destination_tile": "d", "zones": "map.csv", "zones_lat": "lat"}
@@ -51,10 +52,10 @@ ASKED: dict[str, dict[str, Any]] = {
     "t": {"t": 0.95},
     "key_file": {"key_file": "key", "method": "layercut"},
     "mean": {"mean": ("minutes",), "between": ("minutes=0,60",)},
-    "by": {"by": ("sex",)},
+    "by": {"by": ("purpose",)},
     "every": TIMED,
-    "common_zones": {"common_zones": True, "by": ("sex",), "max_suppressed": 0.3},
-    "separate": {"separate": True, "by": ("sex",)},
+    "common_zones": {"common_zones": True, "by": ("purpose",), "max_suppressed": 0.3},
+    "separate": {"separate": True, "by": ("purpose",)},
     "values": {**LAPLACE, "by": ("sex",), "values": ("sex=f,m",)},
     "zones_of": {"zones_of": "earlier", "max_suppressed": 0.9},
     "revision": {"revision": ("earlier",)},
@@ -101,7 +102,14 @@ def folder(tmp_path_factory):
         near = [PLACES[a][0], PLACES[a][1], PLACES[b][0], PLACES[b][1]]
         person, hour = f"p{draw.randrange(300)}", 7 + 10 * (i % 2)
         time = f"2024-01-{1 + i % 9:02d}T{hour:02d}:15:00"
-        shown = (time, f"{time}+00:00", "fm"[i % 2], draw.randrange(5, 50), 1 + i % 3)
+        shown = (
+            time,
+            f"{time}+00:00",
+            "fm"[i % 2],
+            draw.randrange(5, 50),
+            1 + i % 3,
+            "ab"[i // 2 % 2],
+        )
         rows.append([*(v + draw.uniform(0, 0.004) for v in near), f"z{a}", f"z{b}", person, *shown])
     tables = {
         "trips.csv": [COLUMNS, *rows],
@@ -155,7 +163,8 @@ def request_of(names: tuple[str, ...]) -> Request:
         values |= lists
         values |= {"districts": "0"} if "districts" in values else {}
     if "by" in values and values.get("method") == "laplace":
-        values["values"] = ("sex=f,m",)
+        known = {"sex": "sex=f,m", "purpose": "purpose=a,b"}
+        values["values"] = tuple(known[name] for name in values["by"])
     if "timezone" in names:
         values["time"] = "utc"
     if {"fold", "every"} <= values.keys():

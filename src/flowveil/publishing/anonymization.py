@@ -27,6 +27,7 @@ from flowveil.methods.noise_guarantee import protected_unit, with_unit
 from flowveil.methods.zones_of import ZonesOf
 from flowveil.publishing.release import NoisyRelease, Release, SlicedRelease
 from flowveil.publishing.slice_plans import Checkpoint, SliceTask, release_slices
+from flowveil.reading.matrices import MATRIX
 from flowveil.release.noisy import NothingLeftError
 from flowveil.release.plan import CellRule, Plan
 from flowveil.release.post_rules import PostRules, suppressed_share
@@ -507,8 +508,9 @@ def folds_by_default(
     """Returns whether times and attributes are part of the cells of one release.
 
     Not with a method that cannot do that, a feature that needs slices, or steps without a tree.
+    Matrices of one file are never added up: they may count the same trips, or minutes.
     """
-    if not columns or any(name in features for name in _OF_SLICES):
+    if not columns or MATRIX in columns or any(name in features for name in _OF_SLICES):
         return False
     has_tree = every is None or every.name not in ("week", "weekday")
     return has_tree and find_method(method).folds

@@ -295,7 +295,7 @@ def named_points(source: Any, reading: Mapping[str, Any]) -> dict[str, Any]:
 
 def geometry_columns(source: Any) -> list[str]:
     """Returns the names of the columns that hold geometries."""
-    if not (hasattr(source, "dtypes") and hasattr(source, "columns") and hasattr(source, "iloc")):
+    if not all(hasattr(source, name) for name in ("iloc", "columns", "dtypes")):
         return []
     kinds = zip(source.columns, source.dtypes, strict=True)
     return [name for name, kind in kinds if str(kind) == "geometry" and isinstance(name, str)]

@@ -17,6 +17,7 @@ from flowveil.published import disaggregation
 from flowveil.published.answer import answer_data
 from flowveil.published.disaggregation import disaggregate
 from flowveil.published.exports import parse_formats
+from flowveil.published.flow_map import unpack
 from flowveil.published.folds import LEAST, PRIOR, folds_of, spread_over_values
 from flowveil.published.matrices import matrices_table
 from flowveil.published.zone_overlaps import h3_overlap
@@ -219,8 +220,9 @@ def test_the_estimate_of_a_folder_has_hours(folder):
     assert np.all(trips <= high + 0.01)
     total = np.sum(content.flows["trips"].to_numpy())
     assert np.sum(trips) == pytest.approx(total, rel=0.01)
-    # The page shows them together: its ranges are those of the day.
-    assert "times" not in answer_data(content.report, content.zones, content.estimate)
+    answer = answer_data(content.report, content.zones, content.estimate)
+    assert set(table["time"].to_pylist()) <= set(answer["times"])
+    assert len(unpack(answer["first"])) == len(unpack(answer["stop"])) == len(content.flows)
 
 
 def test_two_months_with_hours_share_no_trip(folder, tmp_path):

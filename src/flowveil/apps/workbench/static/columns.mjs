@@ -90,6 +90,7 @@ export function mountColumns(isHere) {
     for (const menu of $$("select.columns")) fill(menu);
     for (const part of ["#columns tbody", "#densities", "#hours", "#place"])
       fill($(part));
+    $("#place").hidden = true;
     for (const name of ANSWERS) delete recognised[name];
   }
 
@@ -130,6 +131,7 @@ export function mountColumns(isHere) {
     if (!known.length) return;
     const place = known[0][1].place;
     fill($("#place"), ...(place ? [`Around ${place}`] : []));
+    $("#place").hidden = !place;
     fill(
       $("#densities"),
       ...known.map(([end, places]) => density(end, places)),
