@@ -114,6 +114,7 @@ OPTIONS: dict[str, dict[str, object]] = {
     "laplace": {"epsilon": 2, "bound": 5, "level": 6, "region": "841fb47ffffffff"},
     "topdown": {"epsilon": 2, "bound": 5, "level": 7, "region": "841fb47ffffffff"},
     "privtree": {"epsilon": 2, "bound": 5, "level": 8, "region": "841fb47ffffffff"},
+    "posterior": {"epsilon": 2, "bound": 5, "districts": 7, "region": "841fb47ffffffff"},
 }
 
 
