@@ -53,6 +53,14 @@ def test_the_lines_next_to_the_answer_say_that_trips_are_not_people(tmp_path, pr
         assert ("Trips are not people" in text) == stated
 
 
+@pytest.mark.parametrize(("protect", "stated"), [("trips", True), ("people", False)])
+def test_a_page_without_answers_says_it_before_the_map(tmp_path, protect, stated):
+    _, page = published(tmp_path, "person_id", protect=protect, method="mondrian")
+    shown = page.partition("<body")[2]
+    first = shown[: shown.index('id="map"')]
+    assert ("Trips were counted, not people" in first) == stated
+
+
 def test_the_question_about_a_device_names_vehicles():
     table = pa.table({**{n: trip_table(300)[n] for n in ("start_lat", "start_lon", "end_lat", "end_lon")},
                       "device_id": [f"d{i % 40}" for i in range(300)]})  # fmt: skip
